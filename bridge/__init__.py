@@ -74,7 +74,7 @@ _LAZY_MODULES = ("autorun", "bench", "compat", "cupy", "jax", "memory", "power",
 def __getattr__(name: str) -> Any:
     """Load a lazy name or module at its first use."""
     if name not in _LAZY_NAMES and name not in _LAZY_MODULES:
-        raise AttributeError(f"module 'bridge' has no attribute {name!r}")
+        raise AttributeError(_Unknown(name), name=name)
     from importlib import import_module
 
     from bridge.package import importers_are_ours
@@ -83,6 +83,28 @@ def __getattr__(name: str) -> Any:
         module = import_module(_LAZY_NAMES.get(name, f"bridge.{name}"))
         globals()[name] = result = getattr(module, name) if name in _LAZY_NAMES else module
     return result
+
+
+def __dir__() -> list[str]:
+    """Return the public names, and those that every module has."""
+    special = (name for name in globals() if name.startswith("__"))
+    return sorted({*__all__, *_LAZY_MODULES, *special} - {"__getattr__", "__dir__"})
+
+
+class _Unknown:
+    """The message on a name that is not there, made when it is read: `hasattr` and imports ask often."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        from bridge.knowledge.suggestions import near_names
+
+        near = " or ".join(map(repr, near_names(self.name, [*__all__, *_LAZY_MODULES])))
+        suggestion = f"; did you mean {near}?" if near else ""
+        return f"module 'bridge' has no attribute {self.name!r}{suggestion}"
+
+    __repr__ = __str__
 
 
 if "BRIDGE_AUTOSTART" in os.environ:

@@ -14,11 +14,12 @@ from bridge.analyze.dialects.torch import torch
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.overview import comparison, overview, states
 from bridge.analyze.quality import quality as quality_of
+from bridge.analyze.ranks import Ranks
 from bridge.analyze.summary import Summary
 from bridge.analyze.timeline import WHOLE, Selection, Timeline, common_duration, filter_ranks
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.abbreviations import abbreviations
-from bridge.output import check, compressed, whole, write
+from bridge.output import check, compressed, file_name, whole, write
 from bridge.package import VERSION
 from bridge.render import advice, quality, units
 from bridge.render import summary as summary_texts
@@ -87,10 +88,10 @@ def tensorboard(
     files = [Path(folder) / _worker_file(attributed, *process) for process in processes]
     for output in files:
         check(output, force=force)
+    ranks = Ranks.of(attributed.capture).distinct
     for output, process in zip(files, processes, strict=True):
-        process_timeline = timeline.of_process(*process)
-        pieces = trace_pieces(
-            process_timeline, attributed.capture, output.name, dialects.TORCH, for_tensorboard=True
+        pieces = RENDERERS[dialects.TORCH](
+            timeline.of_process(*process), attributed.capture, for_tensorboard=True, ranks=ranks
         )
         _write(output, pieces, force=force)
     return files
@@ -143,8 +144,9 @@ def _worker_file(attributed: AttributedCapture, report: int, process: int) -> st
     """Return ``worker.ns.pt.trace.json.gz`` for a process; several files are numbered."""
     facts, sources = attributed.capture.facts[report], attributed.capture.source
     number = f"-{report + 1}" if len(sources) > 1 else ""
-    worker = f"{sources[report].partition('.')[0]}{number}_{(process >> 24) & frames.ID_BITS}"
-    return f"{worker}.{max(facts.epoch_ns, 0) + facts.span[0]}.pt.trace.json.gz"
+    worker = f"{number}_{(process >> 24) & frames.ID_BITS}"
+    begin = max(facts.epoch_ns, 0) + facts.span[0]
+    return file_name(sources[report].partition(".")[0], f"{worker}.{begin}.pt.trace.json.gz")
 
 
 def _write(output: Path, pieces: Iterable[bytes], *, force: bool) -> None:
@@ -195,12 +197,12 @@ def check_suffix(name: str, dialect: str = NATIVE) -> None:
 
 
 def trace_pieces(
-    timeline: Timeline, capture: Capture, name: str, dialect: str = NATIVE, **options: bool
+    timeline: Timeline, capture: Capture, name: str, dialect: str = NATIVE
 ) -> Iterator[bytes]:
     """Yield the pieces of a trace, in the format of the suffix and the dialect."""
     metadata = [facts.metadata for facts in capture.facts]
     if dialect != NATIVE:
-        return RENDERERS[dialect](timeline, capture, **options)
+        return RENDERERS[dialect](timeline, capture)
     return (pftrace if name.endswith(PERFETTO_SUFFIX) else chrome)(
         timeline, capture.source, metadata
     )

@@ -78,6 +78,16 @@ def _rename_to_new(draft: Path, target: Path) -> None:
         draft.replace(target)
 
 
+MAX_NAME = 255  # bytes of the name of a file, on usual file systems
+
+
+def file_name(stem: str, ending: str) -> str:
+    """Return a file name of both parts; a stem that is too long for a name is cut at its end."""
+    while stem and len(os.fsencode(stem + ending)) > MAX_NAME:
+        stem = stem[:-1]
+    return stem + ending
+
+
 def write(target: Path, text: str, *, force: bool = False) -> None:
     """Write a text file atomically."""
     with whole(target, force=force) as draft:

@@ -424,6 +424,28 @@ def bench() -> Schema:
     return record(format={"const": "bridge.bench/1"}, rows=listed(rows))
 
 
+def names() -> Schema:
+    """Return the schema of bridge.list/1; which fields a row has depends on what is listed."""
+    row_fields = record(
+        ("kind", "heading", "unit", "type", "default"),
+        name={**TEXT, "description": "as options take it"},
+        kind={"enum": ["table", "dimension"]},
+        heading={**TEXT, "description": "of the column, in tables for people"},
+        unit=TEXT,
+        type={"enum": ["string", "integer", "number"], "description": "of the column, in JSON"},
+        default={**FLAG, "description": "whether the table has the column unless others are named"},
+        meaning=TEXT,
+    )
+    return record(
+        ("by", "sets"),
+        format={"const": "bridge.list/1"},
+        list={"enum": ["tables", "columns", "rules"]},
+        by={**TEXT, "description": "the table of the columns"},
+        sets={**TEXTS, "description": "sets of columns that --columns takes"},
+        rows=listed(row_fields),
+    )
+
+
 TITLES = {  # what prints each document, and its schema
     "report": ("bridge report --format json", report),
     "summary": ("bridge summary --format json", summary),
@@ -436,6 +458,7 @@ TITLES = {  # what prints each document, and its schema
     "graph": ("bridge graph --format json", graph),
     "onednn": ("bridge onednn --format json", onednn),
     "bench": ("bridge bench --format json", bench),
+    "list": ("bridge report --by list --format json", names),
 }
 
 

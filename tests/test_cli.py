@@ -40,7 +40,8 @@ KEYS = {
     "range": "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities",
     "module": "module calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns gpu_total_ns"
     " cpu_self_ns cpu_total_ns ambiguous_ns share",
-    "forward-op": "op calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns ambiguous_ns share",
+    "forward-op": "op calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns"
+    " cpu_forward_ns cpu_backward_ns cpu_self_ns ambiguous_ns share",
     "phase": "phase ranges open activities kernels gpu_ns gpu_busy_ns wall_ns share",
     "wait": "op wait count total_ns mean_ns min_ns max_ns",
 }
@@ -244,7 +245,7 @@ def test_a_report_without_rows_is_a_document_without_rows(by: str, tmp_path: Pat
     assert found["totals"] == {
         "activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {},
     }  # fmt: skip
-    assert bool(found["rows"]) == (by in ("op", "range", "module", "wait"))
+    assert bool(found["rows"]) == (by in ("op", "range", "module", "forward-op", "wait"))
 
 
 # -- other formats

@@ -715,3 +715,56 @@ def test_an_output_is_refused_before_any_report_is_read(command: str, tmp_path: 
     there.write_text("mine", encoding="utf-8")
     result = bridge(command, tmp_path / "no such report.sqlite", "-o", there)
     assert_refused(result, "there.json: exists; give another name, or --force")
+
+
+# -- Names as long as a file system allows
+
+
+LONGEST = 255  # bytes of a name
+
+
+@pytest.fixture
+def longest(folder: Path) -> Path:
+    """Give a report whose name no further byte fits into, in characters of two bytes."""
+    ending = ".sqlite"
+    room = LONGEST - len(ending)
+    made = made_reports.report(folder / f"report{ending}", steps=1)  # no journal fits beside it
+    return made.rename(folder / f"{'é' * (room // 2)}{'e' * (room % 2)}{ending}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report"],
+        ["import", "--db", "x.db"],
+        ["html", "-o", "p.html"],
+        ["trace", "-o", "t.json"],
+        ["trace", "--dialect", "torch", "-o", "."],
+        ["scrub", "-o", "s.sqlite"],
+        ["report", "--workers", "1"],
+    ],
+)
+def test_a_report_may_have_the_longest_name(words: list[str], longest: Path) -> None:
+    command, *options = words
+    assert bridge(command, longest, *options).exit_code == 0
+    for file in longest.parent.glob("*.pt.trace.json.gz"):
+        assert gzip.decompress(file.read_bytes())
+    assert "torch" not in words or len([*longest.parent.glob("*.pt.trace.json.gz")]) == 2
+
+
+def test_a_page_of_the_longest_name_can_be_viewed(longest: Path, tmp_path: Path) -> None:
+    result = bridge("view", longest, "--html", "--no-browser")
+    assert result.exit_code == 0, result.output
+    page = Path(result.stdout.strip())
+    assert page.suffix == ".html"
+    assert page.stat().st_size > 10_000
+    page.unlink()
+    page.parent.rmdir()
+
+
+@pytest.mark.parametrize("stem", ["r", "r" * 300, "é" * 200])
+def test_a_file_name_is_cut_at_its_stem(stem: str) -> None:
+    name = output.file_name(stem, ".pftrace")
+    assert len(name.encode()) <= LONGEST
+    assert name == f"{stem[: len(name) - 8]}.pftrace"
+    assert len(name.encode()) > LONGEST - 3 or name == f"{stem}.pftrace"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import subprocess
 import sys
@@ -240,6 +242,57 @@ def test_a_list_is_printed_on_request(report: Path) -> None:
     assert done("report", "--by", "kernel", "--sort", "list").split()[0] == "kernel"
     assert "op-kernel" in done("diff", "--by", "list").splitlines()
     assert "state" in done("diff", report, report, "--sort", "list").splitlines()
+
+
+LISTS = [
+    ["report", "--by", "list"],
+    ["report", "--by", "kernel", "--columns", "list"],
+    ["report", "--sort", "list"],
+    ["diff", "--by", "list"],
+    ["diff", "REPORT", "REPORT", "--filter", "list"],
+    ["advise", "--list"],
+]
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_a_list_is_a_document_for_programs(words: list[str], report: Path) -> None:
+    words = [str(report) if word == "REPORT" else word for word in words]
+    rows = json.loads(done(*words, "--format", "json"))["rows"]
+    assert [row["name"] for row in rows] == listed_names(done(*words))
+    assert all(row["meaning"] for row in rows)
+    markdown = done(*words, "--format", "md").splitlines()
+    assert [line.split(" | ")[0].removeprefix("| ") for line in markdown[2:]] == [
+        row["name"] for row in rows
+    ]
+    if words[0] != "advise":  # which has no CSV
+        cells = list(csv.reader(done(*words, "--format", "csv").splitlines()))
+        assert [cell[0] for cell in cells[1:]] == [row["name"] for row in rows]
+
+
+def listed_names(text: str) -> list[str]:
+    """Return the names of a list for people, whose meanings may go on in further lines."""
+    indent = "  " if text.startswith("Tables") else ""
+    names = re.compile(rf"{indent}([a-z]\S*)(  .*)?")
+    lines = (names.fullmatch(line) for line in text.splitlines())
+    return [line[1] for line in lines if line]
+
+
+def test_a_list_goes_to_a_file(folder: Path) -> None:
+    result = bridge("report", "--by", "list", "-o", "tables.csv")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert (folder / "tables.csv").read_text().startswith("name,kind,meaning\n")
+    assert bridge("report", "--by", "list", "-o", "tables.csv").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "formats"),
+    [
+        (["diff", "--by", "list", "--format", "junit"], "table, json, csv, md"),
+        (["advise", "--list", "--format", "sarif"], "text, json, md"),
+    ],
+)
+def test_a_list_in_a_format_for_results_is_refused(words: list[str], formats: str) -> None:
+    assert_misused(bridge(*words), f"{words[-1]}: a list of names is one of {formats}")
 
 
 # -- The library, rule files and budgets

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from threading import Lock, local
 from typing import Any, Self, TypeVar, overload
 
@@ -15,7 +16,8 @@ from bridge.annotate import source as sources
 from bridge.annotate.details import DetailOptions, checked_block, checked_details, note_block
 from bridge.annotate.emit import state
 from bridge.annotate.label import PLAIN, Extras, Label, checked, checked_name, checked_payload
-from bridge.annotate.wrap import op_name_of, with_ranges
+from bridge.annotate.patch import Around, decorated
+from bridge.annotate.wrap import in_blocks, op_name_of, with_ranges
 
 # -- Ranges opened and closed by hand on one thread, as with `torch.cuda.nvtx`
 
@@ -63,28 +65,32 @@ def pop() -> int:
 # -- Start/end ranges (phases), which may overlap and end on any thread
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 _span_lock = Lock()
 
 
 class Span:
-    """A start/end range. Call `start` and `end`, or use it as a context manager.
+    """A start/end range. Call `start` and `end`, or use it as a context manager or decorator.
 
     It may be reused.
     """
 
-    __slots__ = ("label", "open", "payload")
+    __slots__ = ("extras", "name", "open", "payload")
 
-    def __init__(self, label: Label, payload: float | None) -> None:
-        self.label = label
+    def __init__(self, name: str | None, extras: Extras, payload: float | None) -> None:
+        self.name, self.extras = name, extras
         self.payload = payload
-        self.open: list[tuple[emitter.Emitter, Any]] = []  # started and not ended, in order
+        # Started and not ended, in order.
+        self.open: list[tuple[emitter.Emitter, Label, Any]] = []
 
     def start(self) -> Self:
-        """Start the range; any thread may `end` it."""
+        """Start the range; any thread may `end` it. Raises TypeError if it has no name."""
+        if self.name is None:
+            raise TypeError("a range needs a name: nvtx_range('name')")
         if not state.idle:
-            emitter = emit.current()
+            emitter, label = emit.current(), Label(self.name, *self.extras)
             payload = stack.new_call_id() if self.payload is None else self.payload
-            self.open.append((emitter, emitter.start(self.label, payload)))
+            self.open.append((emitter, label, emitter.start(label, payload)))
         return self
 
     def end(self) -> None:
@@ -92,8 +98,8 @@ class Span:
         with _span_lock:
             started = self.open.pop() if self.open else None
         if started is not None:
-            emitter, handle = started
-            emitter.end(self.label, handle)
+            emitter, label, handle = started
+            emitter.end(label, handle)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -101,30 +107,57 @@ class Span:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.end()
 
+    def __call__(self, function: F) -> F:
+        """Decorate a function, method, coroutine function or generator function."""
+        result: F = decorated(function, self._around, "nvtx_range")
+        return result
 
+    def _around(self, target: Any) -> Around:
+        name = op_name_of(target) if self.name is None else self.name
+        # Each call has a range of its own, for calls may overlap.
+        return lambda called: in_blocks(called, partial(Span, name, self.extras, self.payload))
+
+
+@overload
+def nvtx_range(name: F, /) -> F: ...
+
+
+@overload
 def nvtx_range(
-    name: str,
+    name: str | None = None,
     *,
     domain: str | None = None,
     category: str | None = None,
     color: str | int | None = None,
     payload: float | None = None,
-) -> Span:
-    """Return a start/end range (phase), to use as a context manager or with `start` and `end`.
+) -> Span: ...
+
+
+def nvtx_range(
+    name: Any = None,
+    *,
+    domain: str | None = None,
+    category: str | None = None,
+    color: str | int | None = None,
+    payload: float | None = None,
+) -> Any:
+    """Return a start/end range (phase): a context manager, a decorator, or with `start` and `end`.
 
     A phase is a part of the whole process; ``bridge report --by phase`` shows it. Phases may overlap,
     and may end on another thread. A phase owns no kernels, unless a report has no other ranges: for a
-    block that owns the kernels launched in it, use ``with nvtx_op(name):``. A payload is a 64-bit int
-    or a float. Raises TypeError for arguments that cannot be recorded.
+    block that owns the kernels launched in it, use ``with nvtx_op(name):``. As a decorator it makes
+    each call a phase, from begin to end also of a coroutine or generator; the default name is that
+    of the function. A payload is a 64-bit int or a float. Raises TypeError for arguments that cannot
+    be recorded.
     """
-    label = Label(checked_name(name), *checked(domain, category, color))
-    return Span(label, checked_payload(payload))
+    extras, value = checked(domain, category, color), checked_payload(payload)
+    if callable(name) or isinstance(name, classmethod):
+        return Span(None, extras, value)(name)
+    return Span(None if name is None else checked_name(name), extras, value)
 
 
 # -- Ops: `@nvtx_op`, `@nvtx_op("name", ...)` and `with nvtx_op("name", ...)`
 
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _new, _label = object.__new__, tuple.__new__
 _entries_lock = Lock()
@@ -155,16 +188,15 @@ class Op:
 
     def __call__(self, function: F) -> F:
         """Decorate a function, method, coroutine function or generator function."""
-        target: Any = function
-        if isinstance(target, staticmethod | classmethod):
-            return type(target)(self(target.__func__))  # type: ignore[return-value]
-        if isinstance(target, type) or not callable(target):
-            raise TypeError(f"nvtx_op decorates functions and methods, not {target!r}")
+        result: F = decorated(function, self._around, "nvtx_op")
+        return result
+
+    def _around(self, target: Any) -> Around:
         name = op_name_of(target) if self.name is None else self.name
         label = Label(name, *self.extras)
         if self.source or state.sources:
             sources.note_function(label, target)
-        return with_ranges(target, label, self.payload, self.details)  # type: ignore[return-value]
+        return lambda called: with_ranges(called, label, self.payload, self.details)
 
     def _open(self) -> None:
         if self.name is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from threading import Lock
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
@@ -96,6 +96,28 @@ def ranged_proxy(original: Any, label: Label) -> Any:
     """Return a proxy whose calls are ranges with this label."""
     # A partial, because `wraps` would copy attributes of the object that do not fit a function.
     return proxy(original, lambda called: with_ranges(partial(called), label, None))
+
+
+PLAIN = FunctionType | MethodType | BuiltinFunctionType  # `wraps` copies all that these have
+
+
+def decorated(target: Any, around_of: Callable[[Any], Around], decorator: str) -> Any:
+    """Return a function, method or callable object whose calls go through a wrapper.
+
+    ``around_of(target)`` returns what makes the wrapper of a callable. A callable object keeps its
+    attributes, as `cache_clear` of a cached function. Raises TypeError, with the name of the
+    decorator, for what is none of these.
+    """
+    if isinstance(target, staticmethod | classmethod) and not is_proxy(target):
+        return type(target)(decorated(target.__func__, around_of, decorator))
+    if isinstance(target, type) or not callable(target):
+        below = "; put it below @property" if isinstance(target, property) else ""
+        raise TypeError(f"{decorator} decorates functions and methods, not {target!r}{below}")
+    around = around_of(target)
+    if isinstance(target, PLAIN) and not is_proxy(target):
+        return around(target)
+    # A partial, because `wraps` would copy attributes of the object that do not fit a function.
+    return proxy(target, lambda called: around(partial(called)))
 
 
 def is_proxy(candidate: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from types import coroutine
 from typing import Any
@@ -32,6 +33,7 @@ from bridge.annotate.stack import (
 
 
 Begin = Callable[..., "tuple[Any, Call | None]"]
+Around = Callable[[], AbstractContextManager[Any]]
 
 
 def relaying(begin: Begin, at_return: Callable[[Call], None] = close) -> Callable[..., Any]:
@@ -74,25 +76,29 @@ _awaiting: Callable[..., Any] = coroutine(
 )
 
 
-def relaying_async(begin: Begin) -> Callable[..., Any]:
-    """Return an asynchronous generator function; all its steps are slices of one call."""
+def relaying_async(begin: Begin, around: Around = nullcontext) -> Callable[..., Any]:
+    """Return an asynchronous generator function; all its steps are slices of one call.
+
+    The whole of it runs in the block that ``around`` returns.
+    """
 
     async def relay(*args: Any, **kwargs: Any) -> Any:
-        inner, call = begin(*args, **kwargs)
-        del args, kwargs  # so that they can be released
-        step, value = partial(_without_hooks, inner.asend), None
-        while True:
-            try:
-                yielded = [await _awaiting(step(value), call)]
-            except StopAsyncIteration:
-                return
-            finally:
-                value = None
-            try:
-                value = yield yielded.pop()
-                step = inner.asend
-            except BaseException as error:  # noqa: BLE001 (the caller raises it again)
-                step, value = inner.athrow, error
+        with around():
+            inner, call = begin(*args, **kwargs)
+            del args, kwargs  # so that they can be released
+            step, value = partial(_without_hooks, inner.asend), None
+            while True:
+                try:
+                    yielded = [await _awaiting(step(value), call)]
+                except StopAsyncIteration:
+                    return
+                finally:
+                    value = None
+                try:
+                    value = yield yielded.pop()
+                    step = inner.asend
+                except BaseException as error:  # noqa: BLE001 (the caller raises it again)
+                    step, value = inner.athrow, error
 
     return relay
 
@@ -159,6 +165,34 @@ def with_ranges(
     op = AnnotatedCallable(function, label, payload, details)
     plain = _plain if details is None and not isinstance(payload, float) else _detailed
     return wraps(function)(next(kinds, plain)(op))
+
+
+def in_blocks(function: Callable[..., Any], around: Around) -> Wrapper:
+    """Return the function with every call in a block of its own, from its begin to its end.
+
+    The block of a coroutine or generator stays open while it is suspended.
+    """
+
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            return function(*args, **kwargs)
+
+    def generator(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            return (yield from function(*args, **kwargs))
+
+    async def awaiting(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            return await function(*args, **kwargs)
+
+    flags = code_flags(function)
+    wrappers = {
+        ASYNC_GENERATOR: relaying_async(lambda *a, **k: (function(*a, **k), None), around),
+        COROUTINE: awaiting,
+        ITERABLE_COROUTINE: coroutine(generator),
+        GENERATOR: generator,
+    }
+    return wraps(function)(next((w for flag, w in wrappers.items() if flags & flag), plain))
 
 
 def code_flags(function: Any) -> int:

@@ -39,6 +39,7 @@ from bridge.capture.tool import (
     command_line,
 )
 from bridge.frameworks.autorun import LAUNCHER
+from bridge.output import MAX_NAME
 
 # -- The command of the program: a Python script, a module, or any command
 
@@ -153,6 +154,9 @@ def report_path(output: Path | None, suffix: str, *, force: bool) -> Path:
     report = output if output.suffix == suffix else output.with_name(output.name + suffix)
     if output.is_dir():
         raise CaptureError(f"{output}: a folder; name the report in it")
+    if len(os.fsencode(report.stem + OF_REPORT)) > MAX_NAME:
+        most = MAX_NAME - len(OF_REPORT)
+        raise CaptureError(f"{report}: too long a name; give one of at most {most} bytes")
     if not report.parent.is_dir():
         raise CaptureError(f"{report}: there is no folder {report.parent}")
     if not os.access(report.parent, os.W_OK | os.X_OK):

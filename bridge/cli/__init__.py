@@ -17,10 +17,10 @@ from bridge.cli import completion  # noqa: F401 - it registers the script of fis
 from bridge.cli.catalog import CATALOG, COMMANDS
 from bridge.cli.help import WIDEST
 from bridge.cli.hints import run_called, with_report
+from bridge.cli.terminal import harmless
 from bridge.cli.unknown_names import Group, no_such_report, suggest_option
 from bridge.package import VERSION
 
-LONGEST = 2_000  # characters of a message
 # A group without a subcommand: its message is its help. None before click 8.2.
 NoArgsIsHelp: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
@@ -79,7 +79,7 @@ class Commands(Group):
             raise _failure_of(error) from error
         except _failures() as error:  # imported only now: they import pandas
             failure = click.ClickException(
-                _harmless(with_report(_text(error, ctx), ctx, whole=True))
+                harmless(with_report(_text(error, ctx), ctx, whole=True))
             )
             vars(failure).update(exit_code=getattr(error, "status", 1))
             raise failure from error
@@ -99,7 +99,7 @@ def _failure_of(error: OSError) -> Exception:
         return error
     _let_go_of_stdout()
     reason = "closed" if error.errno == errno.EBADF else error.strerror or error
-    return click.ClickException(_harmless(f"{error.filename or 'standard output'}: {reason}"))
+    return click.ClickException(harmless(f"{error.filename or 'standard output'}: {reason}"))
 
 
 def _improve(error: click.ClickException, context: click.Context) -> None:
@@ -107,7 +107,7 @@ def _improve(error: click.ClickException, context: click.Context) -> None:
     if isinstance(error, click.NoSuchOption):
         suggest_option(error)
     if not isinstance(error, NoArgsIsHelp):
-        vars(error).update(message=_harmless(with_report(error.message, context, whole=True)))
+        vars(error).update(message=harmless(with_report(error.message, context, whole=True)))
 
 
 def _text(error: Exception, context: click.Context) -> str:
@@ -118,12 +118,6 @@ def _text(error: Exception, context: click.Context) -> str:
         return str(error)
     run = run_called(str(error.path), context)
     return f"{error.path}: no such file; {run}" if run else no_such_report(error.path)
-
-
-def _harmless(message: str) -> str:
-    """Return the beginning of a message without control characters: it may quote a file."""
-    text = "".join(c if c.isprintable() or c == "\n" else " " for c in message[:LONGEST])
-    return text if len(message) <= LONGEST else f"{text}…"
 
 
 def _let_go_of_stdout() -> None:

@@ -10,9 +10,10 @@ import click
 
 from bridge.analyze.catalog.host import SOURCE_DETAILS
 from bridge.analyze.tables.views import ADVICE_DETAILS
-from bridge.cli import completion, ncu_option, options, outputs, selection_options
+from bridge.cli import completion, listing, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
+from bridge.cli.listing import Listing
 from bridge.cli.options import ReportInput
 from bridge.cli.outputs import Output
 from bridge.cli.selection_options import TimeRange
@@ -91,7 +92,7 @@ def advise(
     cannot be checked says what to record for it.
     """
     if listed:
-        click.echo(_list(), nl=False)
+        _list().write(output)
         return
     output.check(source.reports)
     report = source.with_steps(step_name).load({*ADVICE_DETAILS, *SOURCE_DETAILS, "metrics"})
@@ -115,11 +116,12 @@ def _diagnosis(report: Report) -> str:
     return options.wrapped(use_lines(report.use))
 
 
-def _list() -> str:
+def _list() -> Listing:
     from bridge.analyze.advice import RULES
     from bridge.render import advice
 
-    return advice.as_list(RULES)
+    rows = [{"name": rule.name, "meaning": rule.when} for rule in RULES]
+    return Listing(listing.RULES, rows, advice.as_list(RULES))
 
 
 def _text(advised: AdviceReport, form: str, rows: int, *, to_terminal: bool) -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.cli import completion, options, outputs, selection_options
+from bridge.cli import completion, listing, options, outputs, selection_options
 from bridge.cli.help import Command
+from bridge.cli.listing import Listing
 from bridge.cli.options import ReportInput, usage_errors
 from bridge.cli.outputs import Output
 from bridge.cli.selection_options import LIST, RowOptions, TimeRange
@@ -178,13 +179,9 @@ def diff(
     another report. With AFTER and --budget alone, nothing is compared.
     """
     if by == LIST:
-        click.echo(_dimensions())
+        _dimensions().write(output)
         return
-    if not reports:
-        raise click.UsageError("name a report: [BEFORE] AFTER")
-    if len(reports) > 2:  # noqa: PLR2004 - a diff has two sides
-        raise click.UsageError("two reports are compared; several of one run go with commas: a,b")
-    named = [Side.of(text, db) for text in reports]
+    named = _named(reports, db)
     limits = _budget(budget)
     _gates(fail_over)
     form = output.format
@@ -197,6 +194,9 @@ def diff(
         if len(named) == 1 and (fail_over or not limits):
             sides.insert(0, named[0].before(sides[0], db).load(db, request))
         view = compare_sides(sides, request, rows, fail_over, limits)
+    if rows.sort == LIST:
+        _columns(by, view).write(output)
+        return
     from bridge.render.table import clean
 
     _write(view, form, output, rows)
@@ -207,11 +207,41 @@ def diff(
         context.exit(FAILED)
 
 
-def _dimensions() -> str:
+def _named(reports: Sequence[str], db: Path) -> list[Side]:
+    """Return the one or two sides that were named."""
+    if not reports:
+        raise click.UsageError("name a report: [BEFORE] AFTER")
+    if len(reports) > 2:  # noqa: PLR2004 - a diff has two sides
+        raise click.UsageError("two reports are compared; several of one run go with commas: a,b")
+    return [Side.of(text, db) for text in reports]
+
+
+def _dimensions() -> Listing:
     """Return the list that ``--by list`` prints."""
+    from bridge.analyze.catalog import VIEWS
     from bridge.analyze.compare import COMPARABLE, OP_KERNEL
 
-    return "\n".join((OP_KERNEL, *COMPARABLE))
+    names = (OP_KERNEL, *COMPARABLE)
+    rows = [
+        {"name": name, "kind": "dimension", "meaning": DIMENSIONS[name].meaning}
+        if name in DIMENSIONS
+        else {"name": name, "kind": "table", "meaning": VIEWS[name].question}
+        for name in names
+    ]
+    return Listing(listing.TABLES, rows, "".join(f"{name}\n" for name in names))
+
+
+def _columns(by: str, view: DiffView) -> Listing:
+    """Return the list that ``--sort list`` and ``--filter list`` print."""
+    from bridge.analyze.catalog import TABLES, describe
+
+    known = TABLES["diff"].by_name
+    columns = [
+        known.get(name) or describe(name, is_number=kind.kind in "if", is_float=kind.kind == "f")
+        for name, kind in zip(map(str, view.rows), view.rows.dtypes, strict=True)
+    ]
+    text = "".join(f"{name}\n" for name in view.rows)
+    return Listing(listing.COLUMNS, listing.column_rows(columns), text, {"by": by, "sets": []})
 
 
 def _budget(path: Path | None) -> Budget | None:

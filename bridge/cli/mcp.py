@@ -14,6 +14,7 @@ import click
 
 from bridge.cli import options
 from bridge.cli.help import Command
+from bridge.cli.terminal import harmless
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -118,4 +119,4 @@ def _message(text: str) -> str:
     """Return a message of a command on one line, with the names of tools for those of options."""
     for option in LISTS:
         text = text.replace(f"{option} list", "list_tables")
-    return " ".join(text.split())
+    return " ".join(harmless(text).split())

@@ -16,6 +16,7 @@ from bridge.analyze.tables.views import columns_of
 from bridge.cli import (
     completion,
     limits,
+    listing,
     ncu_option,
     options,
     outputs,
@@ -24,6 +25,7 @@ from bridge.cli import (
 )
 from bridge.cli.flop_options import costs
 from bridge.cli.help import Command
+from bridge.cli.listing import Listing
 from bridge.cli.options import ReportInput, usage_errors
 from bridge.cli.outputs import Output
 from bridge.cli.selection_options import LIST, RowOptions, TimeRange
@@ -166,7 +168,7 @@ def report(
     everything under it, 'busy' the union of its intervals, 'span' first start to last end.
     """
     if LIST in (request.by, rows.sort) or request.columns == (LIST,):
-        click.echo(_names(request), nl=False)
+        _names(request).write(output)
         return
     with usage_errors():
         rows, time_range = without_steps(request, rows, time_range)
@@ -220,22 +222,30 @@ def _with_options(
     )
 
 
-def _names(request: TableRequest) -> str:
+def _names(request: TableRequest) -> Listing:
     """Return the list that was requested: of the tables, or of the columns of one."""
     formatter = click.HelpFormatter(width=options.terminal_width())
     if request.by == LIST:
+        tables = [(view.name, view.question) for view in VIEWS.values()]
+        dimensions = [(one.name, one.meaning) for one in DIMENSIONS.values()]
         with formatter.section("Tables"):
-            formatter.write_dl([(view.name, view.question) for view in VIEWS.values()])
+            formatter.write_dl(tables)
         with formatter.section("Dimensions, one or several with commas"):
-            formatter.write_dl([(one.name, one.meaning) for one in DIMENSIONS.values()])
-        return formatter.getvalue()
+            formatter.write_dl(dimensions)
+        rows = [
+            {"name": name, "kind": kind, "meaning": meaning}
+            for kind, pairs in (("table", tables), ("dimension", dimensions))
+            for name, meaning in pairs
+        ]
+        return Listing(listing.TABLES, rows, formatter.getvalue())
     with usage_errors():
         described = columns_of(request.by)
     formatter.write_dl([(column.name, column.meaning) for column in described.columns])
-    if described.sets:
-        sets = ", ".join((DEFAULT, ALL, *described.sets))
-        formatter.write_text(f"Sets: {sets}.")
-    return formatter.getvalue()
+    sets = [DEFAULT, ALL, *described.sets] if described.sets else []
+    if sets:
+        formatter.write_text(f"Sets: {', '.join(sets)}.")
+    rows = listing.column_rows(described.columns)
+    return Listing(listing.COLUMNS, rows, formatter.getvalue(), {"by": request.by, "sets": sets})
 
 
 def _folded(report: Report, *, fold: bool, output: Output) -> Report:

@@ -152,7 +152,7 @@ top = click.option(
 class RowOptions:
     """Conditions on rows, the column to sort by (``+``: smallest first), the number of rows, and a unit.
 
-    ``top`` is None if no number was given. The column `LIST` prints the names of all columns.
+    ``top`` is None if no number was given. Commands that see the column `LIST` print all columns.
     """
 
     conditions: tuple[Condition, ...]
@@ -183,13 +183,10 @@ class RowOptions:
 
     def sorted_and_cut(self, table: DataFrame) -> DataFrame:
         """Return a table sorted and cut as requested. Raises ValueError for an unknown column."""
-        if self.sort:
+        if self.sort not in ("", LIST):
             from bridge.analyze.filters import SORT_LIST, column_of
             from bridge.analyze.tables.table import ordered
 
-            if self.sort == LIST:
-                click.echo("\n".join(table.columns))
-                click.get_current_context().exit()
             column = column_of(table, self.sort.removeprefix("+"), SORT_LIST)
             table = ordered(table, [column], ascending=self.sort.startswith("+"))
         return table.head(self.top) if self.top else table

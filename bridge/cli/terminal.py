@@ -1,4 +1,4 @@
-"""Standard output on a terminal: names of a report must not act there.
+"""What is printed does no harm: names of a report do not act on a terminal, messages are short.
 
 A terminal acts on control characters: they set its title, clear it, or write to the clipboard. Tables
 hold none, but CSV, JSON and flame graphs have names as they are.
@@ -43,3 +43,20 @@ def make_stdout_harmless() -> None:
     """Filter what is printed if standard output is a terminal."""
     if sys.stdout.isatty():
         sys.stdout = sys.__stdout__ = HarmlessTerminal(sys.stdout)  # type: ignore[assignment,misc]
+
+
+# -- Messages: they may quote a file, or what was given
+
+
+LONGEST = 2_000  # characters of a message
+LONG_WORD = re.compile(r"\S{1000,}")
+
+
+def harmless(message: str) -> str:
+    """Return a message without control characters; long words and long messages are cut.
+
+    A word is cut in its middle: what follows a file's name says what is wrong with it.
+    """
+    short = LONG_WORD.sub(lambda word: f"{word[0][:500]}…{word[0][-300:]}", message)
+    text = "".join(c if c.isprintable() or c == "\n" else " " for c in short[:LONGEST])
+    return text if len(short) <= LONGEST else f"{text}…"

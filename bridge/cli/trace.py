@@ -105,7 +105,7 @@ def trace(
     details = DRAWN | (OF_CRITICAL_PATH if critical_path else frozenset())
     report = replace(source.with_ranks(rank_from), only=only).load(details)
     report = ncu_option.with_ncu(report, ncu, source.attribution_options)
-    if ranks:
+    if ranks or _for_tensorboard(path, dialect):
         options.warn(report.ranks.warnings)
     selection = replace(
         _selection(report, slim, most, time_range), ranks=ranks, critical_path=critical_path

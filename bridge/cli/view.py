@@ -29,6 +29,7 @@ from bridge.cli.help import Command
 from bridge.cli.html import write_page
 from bridge.cli.options import ReportInput, doing
 from bridge.cli.trace import DRAWN
+from bridge.output import file_name
 
 if TYPE_CHECKING:
     from importers.remote import Location
@@ -221,14 +222,14 @@ def view(
     if ncu and _ready(source.reports):
         raise click.UsageError("--ncu goes with a report, not with a trace")
     if page:
-        output = Path(mkdtemp(prefix="bridge-view-")) / f"{_name(source)}.html"
+        output = Path(mkdtemp(prefix="bridge-view-")) / file_name(_name(source), ".html")
         write_page(output, source, ncu)
         _open(output, browser=not no_browser)
         return
     with ExitStack() as parts:
         ready = _ready(source.reports)
         folder = Path(parts.enter_context(TemporaryDirectory(prefix="bridge-view-")))
-        file = ready or folder / f"{_name(source)}{TRACE}"
+        file = ready or folder / file_name(_name(source), TRACE)
         server = parts.enter_context(_bound(file, ui))  # first: the port may be taken
         if not ready:
             report = source.load(DRAWN)

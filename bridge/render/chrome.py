@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bridge.analyze.ranks import Ranks
 from bridge.analyze.timeline import (
     Arrows,
     Chain,
@@ -19,7 +20,7 @@ from bridge.analyze.timeline import (
     Slices,
     Timeline,
 )
-from bridge.analyze.tracks import Group, Track, rank_of
+from bridge.analyze.tracks import Group, Track
 from bridge.render.text_columns import (
     Ints,
     Lines,
@@ -331,7 +332,9 @@ def chrome(
 
 def document(timeline: Timeline, head: Mapping[str, Any], style: Style = NATIVE) -> Iterator[bytes]:
     """Yield the pieces of a JSON object: the entries of ``head``, and the events."""
-    yield _json(head)[:-1] + b',\n"traceEvents":[\n'
+    # With spaces behind colons: HolisticTraceAnalysis does not find the rank without.
+    text = json.dumps(head, ensure_ascii=False, default=repr)
+    yield text[:-1].encode() + b',\n"traceEvents":[\n'
     yield b",\n".join(_names(timeline.tracks, style)) or NOTHING
     yield from printed_chunks(
         chunk for lines in Events(timeline, style).lines() for chunk in lines.chunks()
@@ -385,29 +388,31 @@ Renderer = Callable[..., Iterator[bytes]]
 
 
 def torch(
-    timeline: Timeline, capture: Capture, *, for_tensorboard: bool = False
+    timeline: Timeline,
+    capture: Capture,
+    *,
+    for_tensorboard: bool = False,
+    ranks: Mapping[tuple[int, int], int] | None = None,
 ) -> Iterator[bytes]:
-    """Yield a trace of Kineto's schema 1, with the facts of the capture of its first track.
+    """Yield a trace of Kineto's schema 1, with rank and facts of the process of its first track.
 
-    ``for_tensorboard`` gives API calls the older category that TensorBoard's plugin knows.
+    ``for_tensorboard`` gives API calls the older category that TensorBoard's plugin knows;
+    ``ranks`` are those of `Ranks.distinct`, where several traces of a capture are written.
     """
     groups = list(dict.fromkeys(track.group for track in timeline.tracks))
-    first = groups[0].report if groups else 0
-    facts = capture.facts[first]
-    world = facts.metadata.get("world_size")
-    distributed = {
-        "rank": rank_of(capture, first) or 0,
-        "world_size": world if isinstance(world, int) else 1,
-    }
-    head = {
-        **_added(facts.metadata),
+    first = groups[0] if groups else Group(0, "", 0)
+    facts = capture.facts[first.report]
+    ranks = Ranks.of(capture).distinct if ranks is None else ranks
+    own = {
         "schemaVersion": 1,
         "deviceProperties": list(_devices(groups, capture)),
-        "distributedInfo": {"backend": "nccl", **_groups(facts.metadata), **distributed},
+        "distributedInfo": _distributed(facts.metadata, (first.report, first.process), ranks),
         "displayTimeUnit": "ns",
         "baseTimeNanoseconds": max(facts.epoch_ns, 0) + timeline.base,
         "generator": "nsight-bridge",
     }
+    # HolisticTraceAnalysis takes the first "rank" of the file, whatever it belongs to.
+    head = own | {key: value for key, value in _added(facts.metadata).items() if key not in own}
     if for_tensorboard:
         slices = [replace(s, kind=FOR_TENSORBOARD.get(s.kind, s.kind)) for s in timeline.slices]
         timeline = replace(timeline, slices=slices)
@@ -428,11 +433,23 @@ def _added(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _groups(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return backend, process groups and NCCL's version, as far as they were recorded."""
-    backend = {"backend": metadata["backend"]} if "backend" in metadata else {}
-    groups = metadata.get("distributed")
-    return {**backend, **groups} if isinstance(groups, Mapping) else backend
+def _distributed(
+    metadata: Mapping[str, Any], process: tuple[int, int], ranks: Mapping[tuple[int, int], int]
+) -> dict[str, Any]:
+    """Return rank and size of the world, then backend, groups and NCCL's version as recorded.
+
+    A world of unknown size reaches up to the highest rank.
+    """
+    world, groups = metadata.get("world_size"), metadata.get("distributed")
+    own = {
+        "rank": ranks.get(process, 0),
+        "world_size": world if isinstance(world, int) else max(ranks.values(), default=0) + 1,
+    }
+    recorded = {
+        "backend": metadata.get("backend", "nccl"),
+        **(groups if isinstance(groups, Mapping) else {}),
+    }
+    return own | {key: value for key, value in recorded.items() if key not in own}
 
 
 def raf(timeline: Timeline, _report: Capture) -> Iterator[bytes]:

@@ -223,7 +223,8 @@ def check_file(path: Path) -> os.stat_result:
         )
     for suffix in ("-wal", "-journal"):
         journal = path.with_name(path.name + suffix)
-        if journal.exists() and journal.stat().st_size:
+        # Unlike Path.exists, access is False where the name is too long for a file.
+        if os.access(journal, os.F_OK) and journal.stat().st_size:
             raise NotAReport(
                 f"{path.name}: {journal.name} beside it holds changes not yet merged;"
                 " wait until its writer has finished, or open it once with sqlite3"

@@ -320,7 +320,8 @@ def _folders_of(path: Path) -> list[Path]:
     stem = re.sub(rf"({'|'.join(FOLDERS)})$", "", path.name) if path.is_dir() else path.stem
     stems = {stem, re.sub(r"\.\d+$", "", stem)}
     folders = (path.with_name(f"{stem}{OF_REPORT}") for stem in sorted(stems))
-    return [folder for folder in folders if folder.is_dir()]
+    # Unlike Path.is_dir, access is False where the name is too long for a folder.
+    return [folder for folder in folders if os.access(folder, os.F_OK) and folder.is_dir()]
 
 
 def _recordings_in(place: Path) -> list[Path]:

@@ -162,8 +162,13 @@ def test_by_module_and_by_forward_op(made):
     nothing = truth.work([]) | {"gpu_total_ns": 0}  # a module in which nothing ran is listed too
     same(ours, {key: rows.get(key, nothing) for key in ours})
     rows = only(truth.by_forward_op())
-    ours = without(["calls"], keyed(ops, "op"))
+    cpu = ["cpu_forward_ns", "cpu_backward_ns", "cpu_self_ns"]
+    ours = without(["calls", *cpu], keyed(ops[ops["gpu_self_ns"] > 0], "op"))
     same(ours, {key: row for key, row in rows.items() if row["gpu_self_ns"]})
+    assert (ops["cpu_forward_ns"] + ops["cpu_backward_ns"] == ops["cpu_self_ns"]).all()
+    if not len(joined.capture.activities):
+        assert ops["cpu_self_ns"].sum() == joined.by("op")["cpu_self_ns"].sum()
+        assert (ops["cpu_self_ns"] > 0).all()
     calls = truth.brute.calls_by_op
     assert ops["calls"].tolist() == [len(calls[op]) for op in ops["op"]]
     for table in (paths, ops):
@@ -285,6 +290,28 @@ def test_work_counts_for_the_op_that_the_backward_pass_goes_back_to():
         "aten::mm": [10, 1_000],
         "a": [100, 0],
     }
+
+
+def test_without_a_gpu_an_op_has_the_time_on_the_host_of_its_backward_pass():
+    ranges = [
+        opened(0, 20, "a"),
+        opened(1, 10, "aten::mm, seq = 1"),
+        opened(2, 9, "aten::t"),
+        opened(50, 62, "MmBackward0, seq = 1", AUTOGRAD),
+        opened(51, 59, "aten::t", AUTOGRAD),
+        opened(70, 75, "aten::t"),
+    ]
+    joined = joined_of(training(ranges, [], []))
+    rows = joined.by("forward-op").set_index("op")
+    assert rows[["calls", "cpu_forward_ns", "cpu_backward_ns", "cpu_self_ns"]].T.to_dict(
+        "list"
+    ) == {
+        "aten::mm": [1, 9, 12, 21],
+        "a": [1, 11, 0, 11],
+        "aten::t": [3, 5, 0, 5],
+    }
+    assert list(rows.index) == ["aten::mm", "a", "aten::t"]
+    assert rows["cpu_self_ns"].sum() == joined.by("op")["cpu_self_ns"].sum()
 
 
 def test_phases_by_hand():

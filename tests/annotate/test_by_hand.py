@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
 import pytest
@@ -217,3 +219,116 @@ def test_all_of_it_is_in_the_light_face() -> None:
         "Domain",
         "scope",
     }
+
+
+# -- A phase as a decorator
+
+
+def test_a_phase_decorates_functions_and_methods(tool: Recorder) -> None:
+    seen: list[tuple[Label, float]] = []
+
+    @nvtx_range("load", domain="train", category="phase", color="red", payload=3)
+    def load(x: int) -> int:
+        """Load."""
+        seen.extend(tool.phases.values())
+        return x + 1
+
+    class Data:
+        @nvtx_range
+        def read(self) -> str:
+            return "read"
+
+        @nvtx_range("static")
+        @staticmethod
+        def static(x: int) -> int:
+            return x
+
+        @nvtx_range()
+        @classmethod
+        def of_class(cls) -> str:
+            return cls.__name__
+
+    assert (load(1), load.__name__, load.__doc__) == (2, "load", "Load.")
+    assert seen == [(Label("load", "train", "phase", 0xFFFF0000), 3)]
+    assert (Data().read(), Data.static(4), Data().of_class()) == ("read", 4, "Data")
+    names = [name.rpartition(".")[2] for name in tool.phases_ended]
+    assert names == ["load", "read", "static", "of_class"]
+    with pytest.raises(ZeroDivisionError):
+        nvtx_range("fails")(lambda: 1 / 0)()
+    assert not tool.phases
+
+
+def test_a_decorated_phase_lasts_as_long_as_a_coroutine_or_generator(tool: Recorder) -> None:
+    @nvtx_range("coroutine")
+    async def coroutine(x: int) -> int:
+        await asyncio.sleep(0)
+        return x
+
+    @nvtx_range("generator")
+    def generator() -> Generator[int, int, str]:
+        got = yield 1
+        yield got + 1
+        return "end"
+
+    @nvtx_range("agenerator")
+    async def agenerator() -> AsyncGenerator[int, int]:
+        got = yield 1
+        yield got + 1
+
+    async def both() -> list[int]:
+        return await asyncio.gather(coroutine(1), coroutine(2))
+
+    assert inspect.iscoroutinefunction(coroutine)
+    assert inspect.isgeneratorfunction(generator)
+    assert inspect.isasyncgenfunction(agenerator)
+    assert asyncio.run(both()) == [1, 2]
+    running = generator()
+    assert (next(running), running.send(5)) == (1, 6)
+    assert tool.phases
+    with pytest.raises(StopIteration, match="end"):
+        next(running)
+
+    async def stepped() -> tuple[int, int]:
+        steps = agenerator()
+        result = await anext(steps), await steps.asend(5)
+        await steps.aclose()
+        return result
+
+    assert asyncio.run(stepped()) == (1, 6)
+    assert tool.phases_ended == ["coroutine", "coroutine", "generator", "agenerator"]
+    assert not tool.phases
+
+
+def test_calls_of_a_decorated_phase_may_overlap(tool: Recorder) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    @nvtx_range("phase")
+    def waits(first: bool) -> None:
+        if first:
+            inside.set()
+            go.wait(5)
+
+    thread = threading.Thread(target=waits, args=(True,))
+    thread.start()
+    inside.wait(5)
+    waits(False)
+    assert len(tool.phases) == 1
+    go.set()
+    thread.join()
+    assert tool.phases_ended == ["phase", "phase"]
+
+
+@pytest.mark.parametrize(
+    ("misuse", "reason"),
+    [
+        (lambda: nvtx_range().start(), "a range needs a name"),
+        (
+            lambda: nvtx_range(dict),
+            "nvtx_range decorates functions and methods, not <class 'dict'>",
+        ),
+        (lambda: nvtx_range("x")(3), "nvtx_range decorates functions and methods, not 3"),
+    ],
+)
+def test_misuse_of_a_phase(misuse: Any, reason: str) -> None:
+    with pytest.raises(TypeError, match=reason):
+        misuse()

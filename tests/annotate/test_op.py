@@ -232,3 +232,87 @@ def test_any_name_becomes_text_that_c_can_take(name: str) -> None:
     assert b"\0" not in made
     assert len(made) <= label.MAX_BYTES
     made.decode()
+
+
+# -- Callable objects keep what they have
+
+
+@functools.lru_cache(maxsize=4, typed=True)
+def squared(x: int) -> int:
+    """Square."""
+    return x * x
+
+
+def test_a_cached_function_keeps_its_cache(tool: Recorder) -> None:
+    plain = functools.lru_cache(maxsize=4, typed=True)(squared.__wrapped__)
+    op: Any = nvtx_op(plain)
+    assert [op(2), op(2), op(3)] == [4, 4, 9]
+    assert op.cache_info() == plain.cache_info() == (1, 2, 4, 2)
+    assert op.cache_parameters() == {"maxsize": 4, "typed": True}
+    op.cache_clear()
+    assert op.cache_info().currsize == 0
+    assert (op.__name__, op.__doc__, op.__wrapped__) == ("squared", "Square.", squared.__wrapped__)
+    assert tool.names() == ["squared"] * 3
+
+
+def test_a_cached_method_is_bound_and_keeps_its_cache(tool: Recorder) -> None:
+    class Model:
+        @nvtx_op("size")
+        @functools.lru_cache  # noqa: B019 - a few objects
+        def size(self, n: int) -> int:
+            return n + 1
+
+        @classmethod
+        @nvtx_op
+        @functools.cache
+        def of_class(cls, n: int) -> str:
+            return f"{cls.__name__}{n}"
+
+        @nvtx_op
+        @staticmethod
+        @functools.cache
+        def static(n: int) -> int:
+            return n
+
+    model = Model()
+    assert (model.size(1), model.size(1), Model.size(model, 2)) == (2, 2, 3)
+    assert (model.of_class(1), Model.of_class(1), model.static(2)) == ("Model1", "Model1", 2)
+    assert Model.size.cache_info().hits == 1
+    assert Model.of_class.cache_info().hits == 1
+    assert Model.static.cache_info().misses == 1
+    names = [name.rpartition(".")[2] for name in tool.names()]
+    assert names == ["size"] * 3 + ["of_class"] * 2 + ["static"]
+
+
+def test_implementations_can_be_registered_with_an_op(tool: Recorder) -> None:
+    @nvtx_op
+    @functools.singledispatch
+    def show(value: object) -> str:
+        return "object"
+
+    @show.register
+    def _(value: int) -> str:
+        return "int"
+
+    assert (show(1), show("x"), show.dispatch(bool)(1)) == ("int", "object", "int")
+    assert set(show.registry) == {object, int}
+    assert [name.rpartition(".")[2] for name in tool.names()] == ["show"] * 2
+
+
+def test_a_callable_object_is_still_that_object(tool: Recorder) -> None:
+    class Counter:
+        calls = 0
+
+        def __call__(self, x: int) -> int:
+            self.calls += 1
+            return x
+
+    counter = Counter()
+    op: Any = nvtx_op("count")(counter)
+    assert (op(5), op(6), op.calls, counter.calls) == (5, 6, 2, 2)
+    op.calls = 9
+    assert counter.calls == 9
+    assert isinstance(op, Counter)
+    part: Any = nvtx_op(functools.partial(max, 3))
+    assert (part.func, part.args, part(7)) == (max, (3,), 7)
+    assert tool.names() == ["count", "count", "max"]

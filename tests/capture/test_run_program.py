@@ -122,6 +122,9 @@ def test_the_report_is_named_or_the_first_free_one(folder):
     with pytest.raises(CaptureError, match=r"report2\.1\.nsys-rep: exists"):
         chosen("report2")
     assert chosen("report2", force=True) == "report2.nsys-rep"
+    with pytest.raises(CaptureError, match="too long a name; give one of at most 244 bytes"):
+        chosen("r" * 245)
+    assert chosen("r" * 244)
     with pytest.raises(CaptureError, match="there is no folder"):
         chosen("no/such")
     (folder / "sub").mkdir()

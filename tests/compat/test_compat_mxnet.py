@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -241,3 +242,26 @@ os._exit(0)
     import bridge
 
     assert bridge.load(tmp_path / "out.jsonl").by("range")["name"].tolist() == ["e"]
+
+
+def test_waitall_waits_for_the_gpus_in_use(monkeypatch):
+    from bridge.compat import mxnet as mx
+
+    waited = []
+
+    class Cuda:
+        is_initialized = staticmethod(lambda: bool(waited) or used)
+        device_count = staticmethod(lambda: 2)
+        synchronize = staticmethod(waited.append)
+
+    torch = type(sys)("torch")
+    torch.cuda = Cuda
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    used = False
+    mx.npx.waitall()
+    assert waited == []
+    used = True
+    mx.npx.waitall()
+    assert waited == [0, 1]
+    monkeypatch.delitem(sys.modules, "torch")
+    mx.npx.waitall()

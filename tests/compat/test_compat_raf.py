@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 import old_programs
@@ -153,3 +154,38 @@ def test_dtypes_have_the_short_names_of_raf():
     names = "float32 float16 float64 int64 uint8 bfloat16 bool complex64".split()
     expected = "f32 f16 f64 i64 u8 bf16 bool c64".split()
     assert [profiler._short_name(name) for name in names] == expected
+
+
+# -- Training steps of the guide
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "options"), [((4, 6, 7), {}), ((4, 7), {"optimizer": "sgd"}), ((2, 3, 2, 7), {})]
+)
+def test_a_training_step_takes_outputs_of_any_dimensions(shape, options):
+    torch = pytest.importorskip("torch")
+    from bridge.compat.raf import testing
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(5, shape[-1])
+    data, _ = testing.randn_torch((*shape[:-1], 5))
+    labels, _ = testing.one_hot_torch(math.prod(shape[:-1]), shape[-1])
+    gradient, _ = testing.randn_torch((), dtype="float32")
+    before = model.weight.detach().clone()
+    expected = torch.nn.functional.cross_entropy(model(data).reshape(-1, shape[-1]), labels)
+    step = testing.append_loss_n_optimizer(model, [data], shape, labels, **options)
+    record = step._internal(gradient, data, labels)
+    executor = testing.get_vm_executor(record.mod, "cpu")
+    loss = testing.run_vm_executor(executor, record, [gradient, data, labels], "cpu")
+    assert loss.item() == pytest.approx(expected.item())
+    assert not torch.equal(before, model.weight)
+
+
+@pytest.mark.slow
+def test_an_optimizer_that_pytorch_does_not_have_is_refused():
+    torch = pytest.importorskip("torch")
+    from bridge.compat.raf import testing
+
+    with pytest.raises(ValueError, match="no optimizer 'lans': one of sgd"):
+        testing.append_loss_n_optimizer(torch.nn.Linear(2, 2), [], (2, 2), None, optimizer="lans")

@@ -61,3 +61,27 @@ import bridge.compat.{face}
 assert not {{"pandas", "numpy", "click", "sqlite3", "torch"}} & sys.modules.keys()
 """
     old_programs.run(program, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "words", "status", "said"),
+    [
+        ("megengine.profiler", ["nosuch.py"], 2, "nosuch.py"),
+        ("megengine.profiler", [], 2, "name a script"),
+        ("megengine.tools.profiler", ["nosuch.py"], 2, "nosuch.py"),
+        ("megengine.profile_analyze", ["-h"], 0, "List the operators of DUMP"),
+        ("megengine.tools.profile_analyze", ["-h"], 0, "List the operators of DUMP"),
+        ("megengine.tools.svg_viewer", ["-h"], 0, "usage"),
+        ("mxnet.dumps", ["-h"], 0, "Print the aggregates of REPORT"),
+    ],
+)
+def test_the_commands_of_other_profilers(module, words, status, said, tmp_path):
+    command = [sys.executable, "-m", f"bridge.compat.{module}", *words]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == status, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert [*tmp_path.iterdir()] == []

@@ -205,7 +205,8 @@ def test_two_reports_of_one_name_are_files_of_their_own(corpus, tmp_path):
     files = joined.export_tensorboard(out)
     assert len({f.name for f in files}) == len(files) == len(list(out.iterdir())) == 3
     said = [read(file) for file in files]
-    assert [trace["distributedInfo"]["rank"] for trace in said] == [3, 3, 4]
+    assert [trace["distributedInfo"]["rank"] for trace in said] == [3, 5, 4]  # each its own
+    assert [trace["distributedInfo"]["world_size"] for trace in said] == [6, 6, 6]
     assert [[gpu["name"] for gpu in trace["deviceProperties"]] for trace in said][2] == [
         "NVIDIA A100-SXM4-80GB"
     ]
@@ -292,3 +293,11 @@ def test_holistic_trace_analysis_agrees_on_kernels_and_busy_time(reports, tmp_pa
     computed = attributed.duration[kernel].sum() / 1000
     assert computed - cut <= found["kinds"]["COMPUTATION"] <= computed
     assert found["launches"]["0"] > 9_000
+
+
+@pytest.mark.parametrize("name", ["pytorch-2gpu-before", "pytorch-2gpu-after", "two-processes"])
+def test_holistic_trace_analysis_finds_every_rank_of_a_folder(name, reports, tmp_path, tool_says):
+    joined = reports(name)
+    joined.export_tensorboard(tmp_path)
+    found = tool_says("in_hta.py", tmp_path)
+    assert sorted(row["rank"] for row in found["breakdown"]) == [0, 1]

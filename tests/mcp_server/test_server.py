@@ -119,10 +119,18 @@ def test_what_goes_wrong_is_one_line(tmp_path):
             ("summary", {"report": str(text)}),
             ("summary", {}),
             ("diff", {"before": path, "after": path, "by": "gap"}),
+            ("summary", {"report": "d" * 100_000}),
+            ("summary", {"report": "no such report " * 10_000}),
+            ("table", {"report": path, "by": "d" * 100_000}),
+            ("table", {"report": path, "where": "d" * 100_000 + "=1"}),
+            ("why", {"report": path, "what": "d " * 50_000}),
+            ("timeline", {"report": path, "begin": "9" * 100_000, "end": "1s"}),
+            ("advise", {"report": path, "rule": "d" * 100_000}),
         ],
     )
     for failed, said in told:
         assert failed, said
+        assert len(said) < 3_000
         assert "\n" not in said
         assert "Traceback" not in said
     assert "did you mean kernel? list_tables shows all" in told[0][1]

@@ -11,6 +11,7 @@ from small import nn, torch
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import EventList, FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.utils.checkpoint import checkpoint
 
 import bridge
 
@@ -100,6 +101,40 @@ def test_rows_by_shape_are_pytorchs(tmp_path):
         assert close(ours[key].self_cpu_time_total, row.self_cpu_time_total)
         if key[0] != RECURSIVE:
             assert close(ours[key].cpu_time_total, row.cpu_time_total)
+
+
+def checkpointed(reentrant):
+    def program(x):
+        part = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+        for _ in range(2):
+            checkpoint(part, x, use_reentrant=reentrant).sum().backward()
+
+    return program
+
+
+def trained_plainly(x):
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    for _ in range(2):
+        model(x).sum().backward()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [trained_plainly, checkpointed(False), checkpointed(True)])
+def test_every_row_with_python_functions_is_pytorchs(tmp_path, program):
+    """Checkpointing runs Python within the ops of the backward pass, whose own time that is not."""
+    x = torch.randn(16, 64, requires_grad=True)
+    program(x)
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as prof:
+        program(x)
+    prof.export_chrome_trace(str(tmp_path / "t.json"))
+    theirs, ours = prof.key_averages(), keyed(bridge.load(tmp_path / "t.json").key_averages())
+    assert ours.keys() == keyed(theirs).keys()
+    once = outermost(prof.events())
+    for row in theirs:
+        mine = ours[row.key,]
+        assert mine.count == row.count, row.key
+        assert close(mine.self_cpu_time_total, row.self_cpu_time_total), row.key
+        assert close(mine.cpu_time_total, once[row.key]), row.key
 
 
 @pytest.mark.slow

@@ -226,6 +226,15 @@ DOCUMENTS = {  # by kind, the words that print one; REPORT is the demo
         ["diff", "REPORT", "REPORT", "--by", "step"],
     ],
     "graph": [["graph", "REPORT"]],
+    "list": [
+        ["report", "--by", "list"],
+        ["report", "--columns", "list"],
+        ["report", "--by", "gap", "--sort", "list"],
+        ["report", "--by", "op,shape", "--filter", "list"],
+        ["diff", "--by", "list"],
+        ["diff", "REPORT", "REPORT", "--sort", "list"],
+        ["advise", "--list"],
+    ],
     "onednn": [["onednn", ONEDNN], ["onednn", ONEDNN, "--by", "primitive,problem"]],
 }
 

@@ -102,6 +102,18 @@ _MODULE = table(
     terminal="module calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns share gpu_total_ns"
     " cpu_total_ns ambiguous_ns",
 )
+_FORWARD_OP = table(
+    OP,
+    *PASSES,
+    Column("cpu_forward_ns", "CPU forward", NS, "time on the host of forward work", **HIDDEN),
+    Column("cpu_backward_ns", "CPU backward", NS, "time on the host of backward work", **HIDDEN),
+    Column(
+        "cpu_self_ns", "CPU self", NS, "time on the host of both, of nothing under it", **HIDDEN
+    ),
+    AMBIGUOUS,
+    SHARE_OF_GPU,
+    terminal="op calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns share ambiguous_ns",
+)
 # Of reports without activities: times of the host.
 _HOST_RANGE = table(
     *(_RANGE.by_name[name] for name in ("name", "path", "start_ns")),
@@ -111,6 +123,14 @@ _HOST_MODULE = table(
     *(_MODULE.by_name[name] for name in ("module", "calls")),
     _MODULE.by_name["cpu_self_ns"].but(terminal=True, bar=True),
     _MODULE.by_name["cpu_total_ns"].but(optional=False),
+)
+_HOST_FORWARD_OP = table(
+    *(_FORWARD_OP.by_name[name] for name in ("op", "calls")),
+    *(
+        _FORWARD_OP.by_name[name].but(terminal=True)
+        for name in ("cpu_forward_ns", "cpu_backward_ns")
+    ),
+    _FORWARD_OP.by_name["cpu_self_ns"].but(terminal=True, bar=True),
 )
 RANGE = View(
     "range",
@@ -135,16 +155,10 @@ MODULE = View(
 FORWARD_OP = View(
     "forward-op",
     "What does an op cost with its backward pass?",
-    table(
-        OP,
-        *PASSES,
-        AMBIGUOUS,
-        SHARE_OF_GPU,
-        terminal="op calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns share ambiguous_ns",
-    ),
+    _FORWARD_OP,
     rows="tables.modules:by_forward_op",
-    sorted_by=("gpu_self_ns",),
-    on_gpu=True,
+    host=_HOST_FORWARD_OP,
+    sorted_by=("gpu_self_ns", "cpu_self_ns"),
     timeline=False,
 )
 PHASE = View(

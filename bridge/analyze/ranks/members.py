@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,23 @@ class Ranks:
         """Position of each process among those of its file, from 1."""
         files = [m.report for m in self.members]
         return [n - files.index(report) for n, report in enumerate(files, 1)]
+
+    @cached_property
+    def distinct(self) -> dict[Key, int]:
+        """A rank for each process, which no other has, for formats that ask for one.
+
+        The first working process of a rank has it; other processes of this rank, and those whose
+        rank is unknown, have numbers above all known ranks.
+        """
+        helpers = [n for n, m in enumerate(self.members) if not m.works]
+        free = count(1 + max((m.rank for m in self.members), default=NONE))
+        result: dict[Key, int] = {}
+        taken: set[int] = {NONE}
+        for member in (self.members[n] for n in (*self.workers, *helpers)):
+            is_first = member.rank not in taken
+            result[member.report, member.process] = member.rank if is_first else next(free)
+            taken.add(member.rank)
+        return result
 
     @property
     def homes(self) -> list[Home]:

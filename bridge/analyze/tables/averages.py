@@ -42,7 +42,7 @@ def stacks(attributed: AttributedCapture, rows: Ints, levels: int) -> tuple[Ints
     A stack is a text of at most ``levels`` function names, innermost first, a line each.
     """
     ranges = attributed.capture.ranges
-    functions = np.flatnonzero(_functions(ranges))
+    functions = np.flatnonzero(_listed(ranges) & is_python(ranges))
     if levels <= 0:
         return np.zeros(len(rows), np.int64), [""]
     if not len(functions):
@@ -51,7 +51,9 @@ def stacks(attributed: AttributedCapture, rows: Ints, levels: int) -> tuple[Ints
     stack, _ = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
     nesting = Nesting.of(stack[functions], start[functions], end[functions], functions)
     forward_rows = _forward(attributed, rows)
-    node = nesting.innermost(stack[forward_rows], start[forward_rows])
+    own = nesting.first_nodes(len(ranges))[forward_rows]  # the stack of a function is around it
+    around = nesting.innermost(stack[forward_rows], start[forward_rows])
+    node = np.where(own == NONE, around, nesting.parent[own])
     names = [*ranges["name"].cat.categories, ""]
     name_codes = np.append(frames.codes(ranges["name"])[nesting.range], NONE)
     code, texts = np.zeros(len(rows), np.int64), [""]
@@ -78,12 +80,22 @@ def _extended(code: Ints, texts: list[str], name: Ints, names: list[str]) -> tup
     return extended, [f"{texts[stack]}\n{names[function]}".strip("\n") for stack, function in pairs]
 
 
-def _functions(ranges: pd.DataFrame) -> Flags:
-    """Return which ranges are Python functions that a stack lists."""
-    column, category = ranges["name"], ranges["category"]
-    is_listed = np.array([*map(_is_listed, column.cat.categories), False])
-    is_python = np.array([*(name == CATEGORY for name in category.cat.categories), False])
-    result: Flags = is_listed[frames.codes(column)] & is_python[frames.codes(category)]
+def is_python(ranges: pd.DataFrame) -> Flags:
+    """Return which ranges are Python functions, of a trace with stacks."""
+    return _in_category(ranges, CATEGORY)
+
+
+def _in_category(ranges: pd.DataFrame, name: str) -> Flags:
+    column = ranges["category"]
+    result: Flags = np.array([*(column.cat.categories == name), False])[frames.codes(column)]
+    return result
+
+
+def _listed(ranges: pd.DataFrame) -> Flags:
+    """Return which ranges have the name of a function that a stack lists."""
+    column = ranges["name"]
+    listed = np.array([*map(_is_listed, column.cat.categories), False])
+    result: Flags = listed[frames.codes(column)]
     return result
 
 
@@ -111,7 +123,7 @@ HIDDEN = frozenset(
 
 @dataclass(frozen=True)
 class Host:
-    """Items on the host: the ranges that are ops, then all API calls.
+    """Items on the host: the ranges that are ops or Python functions, then all API calls.
 
     Attributes:
         row: the row of each item in its frame.
@@ -178,14 +190,17 @@ class Host:
 
 
 def _host_names(attributed: AttributedCapture) -> tuple[tuple[Ints, Ints], Ints, list[str]]:
-    """Return the rows of listed ranges and of calls, their names as codes, and the names."""
+    """Return the rows of listed ranges and of calls, their names as codes, and the names.
+
+    Python functions are listed as PyTorch lists them, whether they are ops or not.
+    """
     ranges, launches = attributed.capture.ranges, attributed.capture.launches
     range_names, op = ranges["name"], attributed.op
-    rows = np.flatnonzero(op != NONE)
+    rows = np.flatnonzero((op != NONE) | is_python(ranges))
     pair, first = number_groups(op[rows], frames.codes(range_names)[rows])
     recorded = [*range_names.cat.categories, ""]
     op_names = [
-        _op_key(attributed.ops[op[row]], recorded[code])
+        recorded[code] if op[row] == NONE else _op_key(attributed.ops[op[row]], recorded[code])
         for row, code in zip(rows[first], frames.codes(range_names)[rows][first], strict=True)
     ]
     hidden = np.array([name in HIDDEN for name in op_names], bool)[pair]
@@ -326,10 +341,11 @@ def _keys(
     overload, overload_names = overloads(attributed) if by_overload else nothing
     stack, stack_texts = stacks(attributed, rows, levels)
     zeros = np.zeros(items + activities - len(rows), np.int64)
+    is_annotation = _in_category(attributed.capture.ranges, ANNOTATION).astype(np.int64)
     return Keys(
         device=np.repeat(np.arange(2), (items, activities)),
         name=np.concatenate((host_codes[host.name], device_codes[work.codes])).astype(np.int64),
-        annotation=np.concatenate((_annotations(attributed.capture.ranges)[rows], zeros)),
+        annotation=np.concatenate((is_annotation[rows], zeros)),
         shape=np.concatenate((shape[rows], zeros + _empty_text(shapes))),
         stack=np.concatenate((stack, zeros + _empty_text(stack_texts))),
         overload=np.concatenate((overload[rows], zeros + _empty_text(overload_names))),
@@ -345,12 +361,6 @@ def _empty_text(distinct: list[str]) -> int:
     if "" not in distinct:
         distinct.append("")
     return distinct.index("")
-
-
-def _annotations(ranges: pd.DataFrame) -> Ints:
-    category = ranges["category"]
-    result = np.array([*(name == ANNOTATION for name in category.cat.categories), False])
-    return result[frames.codes(category)].astype(np.int64)
 
 
 def _shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
@@ -401,9 +411,10 @@ def _host_times(
 
 def _calls(attributed: AttributedCapture, host: Host) -> Ints:
     """Return the items that count as calls; for a call in slices, its first slice."""
-    call = attributed.call[host.row[: host.ranges]]
+    rows = host.row[: host.ranges]
     again = np.zeros(len(host.row), bool)
-    again[: host.ranges] = pd.Series(call).duplicated().to_numpy()
+    again[: host.ranges] = pd.Series(attributed.call[rows]).duplicated().to_numpy()
+    again[: host.ranges] &= attributed.op[rows] != NONE
     return np.flatnonzero(host.is_call & ~again)
 
 
@@ -425,10 +436,31 @@ def _device_times(
     outer = once(nesting, group, in_group)
     total = subtree_sums(nesting, node_time)
     work = sums(device_group, attributed.duration, groups)
+    of_range = sums(nesting.range, node_time, len(attributed.op))
     return {
         "self_device_ns": work + sums(group[in_group], node_time[in_group], groups),
-        "device_total_ns": work + sums(group[outer], total[outer], groups),
+        "device_total_ns": work
+        + sums(group[outer], total[outer], groups)
+        + _python_totals(attributed, host, of_range, host_group, groups),
     }
+
+
+def _python_totals(
+    attributed: AttributedCapture, host: Host, time: Ints, group: Ints, groups: int
+) -> Ints:
+    """Return the device times in Python functions that are no ops; ``time`` is that of each range itself."""
+    nesting, rows = host.nesting, host.row[: host.ranges]
+    function = np.zeros(len(host.row), bool)
+    function[: host.ranges] = attributed.op[rows] == NONE
+    if not function.any():
+        return np.zeros(groups, np.int64)
+    item_time = np.zeros(len(host.row), np.int64)
+    item_time[: host.ranges] = time[rows]
+    is_first = np.zeros(len(nesting), bool)  # an item of several nodes has its time once
+    is_first[np.unique(nesting.range, return_index=True)[1]] = True
+    total = subtree_sums(nesting, np.where(is_first, item_time[nesting.range], 0))
+    outer = once(nesting, group[nesting.range], function[nesting.range])
+    return sums(group[nesting.range][outer], total[outer], groups)
 
 
 def _flops(attributed: AttributedCapture, host: Host, group: Ints, groups: int) -> Floats:

@@ -97,7 +97,8 @@ def by_forward_op(attributed: AttributedCapture) -> pd.DataFrame:
 
     Both are counted for the innermost op around them that any backward work belongs to, so that
     they can be compared: ``aten::convolution``, not the ops that it calls. Without such an op, they
-    are counted for their own op.
+    are counted for their own op. So are times on the host; a report without activities has the ops
+    that took any.
     """
     work, groups = Work.of(attributed), len(attributed.ops)
     nesting, op = attributed.attribution.nesting, attributed.node_op
@@ -112,8 +113,27 @@ def by_forward_op(attributed: AttributedCapture) -> pd.DataFrame:
     rows = np.flatnonzero(call != NONE)
     _, first = number_groups(call[rows])
     calls = counts(attributed.op[rows[first]], groups)
-    table = pd.DataFrame({"op": texts(attributed.ops), "calls": calls, **columns})[list(FORWARD)]
-    return table[table["gpu_self_ns"] > 0].reset_index(drop=True)
+    cpu = _cpu_of_directions(attributed, op_code, groups)
+    table = pd.DataFrame({"op": texts(attributed.ops), "calls": calls, **columns, **cpu})
+    spent = "gpu_self_ns" if len(attributed.capture.activities) else "cpu_self_ns"
+    return table.loc[table[spent] > 0, list(FORWARD)].reset_index(drop=True)
+
+
+def _cpu_of_directions(
+    attributed: AttributedCapture, op_code: Ints, groups: int
+) -> dict[str, Ints]:
+    """Return the forward and backward time on the host of each op; ``op_code`` is that of a node."""
+    nodes = np.flatnonzero(attributed.listed & (attributed.node_op != NONE))
+    time = self_times(attributed.attribution.nesting)[nodes]
+    op = op_code[attributed.forward_or_own_node[nodes]]
+    is_backward = attributed.directions.backward[nodes]
+    total = sums(op, time, groups)
+    backward = sums(op[is_backward], time[is_backward], groups)
+    return {
+        "cpu_forward_ns": total - backward,
+        "cpu_backward_ns": backward,
+        "cpu_self_ns": total,
+    }
 
 
 FIGURES = ("kernels", "gpu_forward_ns", "gpu_backward_ns", "gpu_self_ns")
@@ -121,7 +141,8 @@ MODULE = (
     *("module", "calls", *FIGURES, "gpu_total_ns", "cpu_self_ns", "cpu_total_ns"),
     *("ambiguous_ns", "share"),
 )
-FORWARD = ("op", "calls", *FIGURES, "ambiguous_ns", "share")
+CPU_FIGURES = ("cpu_forward_ns", "cpu_backward_ns", "cpu_self_ns")
+FORWARD = ("op", "calls", *FIGURES, *CPU_FIGURES, "ambiguous_ns", "share")
 
 
 def _totals(attributed: AttributedCapture, place: Ints, time: Ints) -> Ints:

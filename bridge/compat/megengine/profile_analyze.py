@@ -274,7 +274,7 @@ def _escape(cell: str) -> str:
 PARTS = ("summary", "device", "host")
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option(
     "-t",

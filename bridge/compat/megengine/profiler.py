@@ -308,3 +308,9 @@ def merge_trace_events(directory: str) -> None:
 def _write_all() -> None:
     for profiler in list(_unwritten):
         profiler._finish()  # noqa: SLF001 - of this module
+
+
+if __name__ == "__main__":  # as people call it who know the command of MegEngine's tools
+    from runpy import run_module
+
+    run_module("bridge.compat.megengine.tools.profiler", run_name="__main__")

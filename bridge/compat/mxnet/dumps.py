@@ -68,7 +68,7 @@ def _rows(table: pd.DataFrame) -> list[Row]:
     return [Row(*row) for row in zip(*columns, strict=True)]
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("report", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(tuple(WRITERS)), default="table", show_default=True)  # fmt: skip
 @click.option("--sort-by", type=click.Choice(SORT_KEYS), default="total", show_default=True)

@@ -11,8 +11,10 @@ from importlib import import_module
 from typing import Any
 
 from bridge.compat.raf.ir import Call
+from bridge.knowledge.suggestions import unknown_name
 
-LEARNING_RATE = 0.1
+LEARNING_RATE, MOMENTUM = 0.1, 0.01
+OPTIMIZERS = ("sgd",)
 
 
 def _torch() -> Any:
@@ -48,13 +50,17 @@ class Record:
 
 
 class TrainingStep:
-    """A model with its loss and its optimizer: a call is a training step."""
+    """A model with its loss and its optimizer: a call is a training step.
 
-    def __init__(self, model: Any) -> None:
+    An output of more than two dimensions, as ``out_shape`` says, is a row of classes per label.
+    """
+
+    def __init__(self, model: Any, out_shape: Sequence[int] = ()) -> None:
         torch = _torch()
         self.model = model
+        self._has_more_dimensions = bool(out_shape[2:])  # than rows and classes
         self._loss = torch.nn.CrossEntropyLoss()
-        self._optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
 
     def to(self, device: str) -> TrainingStep:
         """Move the model to a device."""
@@ -63,7 +69,10 @@ class TrainingStep:
 
     def __call__(self, gradient: Any, data: Any, label: Any) -> Any:
         """Run forward, backward and update; return the loss."""
-        loss = self._loss(self.model(data), label)
+        out = self.model(data)
+        if self._has_more_dimensions:
+            out, label = out.reshape(-1, out.shape[-1]), label.reshape(-1)
+        loss = self._loss(out, label)
         self._optimizer.zero_grad()
         loss.backward(gradient)
         self._optimizer.step()
@@ -73,9 +82,22 @@ class TrainingStep:
         return Record(self)
 
 
-def append_loss_n_optimizer(model: Any, *_: Any) -> TrainingStep:
-    """Return a training step of a model; its arguments are the gradient of the loss, data, labels."""
-    return TrainingStep(model)
+def append_loss_n_optimizer(
+    model: Any,
+    args: Sequence[Any] = (),
+    out_shape: Sequence[int] = (),
+    y_true: Any = None,
+    optimizer: str = "sgd",
+) -> TrainingStep:
+    """Return a training step of a model; its arguments are the gradient of the loss, data, labels.
+
+    ``out_shape`` is the shape of the model's output; ``args`` and ``y_true``, of which RAF traces the
+    model, are not needed. Raises ValueError for an optimizer that PyTorch does not have.
+    """
+    del args, y_true
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(unknown_name("optimizer", optimizer, OPTIMIZERS))
+    return TrainingStep(model, out_shape)
 
 
 def get_vm_executor(mod: Any, device: str) -> Any:

@@ -7,6 +7,8 @@ import gc
 import os
 import sys
 
+import _signal  # type: ignore[import-not-found]  # `signal` without `enum`, which takes time
+
 from bridge.package import VERSION
 
 GC_THRESHOLD = (
@@ -16,6 +18,9 @@ GC_THRESHOLD = (
 
 def command(name: str | None = None) -> None:
     """Run the command line; does not return."""
+    # Until `bridge.cli.main` runs, Ctrl-C ends the process without the traceback of an import.
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _open_standard_streams()
     if sys.argv[1:] == ["--version"] and _prints_version():
         sys.exit()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` without `enum`, which takes time
 import atexit
 import gc
 import os
 import sys
-
-import _signal  # type: ignore[import-not-found]  # `signal` without `enum`, which takes time
 
 from bridge.package import VERSION
 

@@ -21,7 +21,7 @@ from threading import Lock, RLock, get_native_id
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from bridge.annotate.emitter import warn
+from bridge.annotate.emitter import EXIT_S, warn
 from bridge.annotate.label import Label, color_of, text
 from bridge.annotate.recording.sink import Memory, Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
@@ -171,7 +171,6 @@ os.register_at_fork(after_in_child=_forked)
 PERIOD_NS = 500_000_000  # a first event after this time writes; without one, the watch soon does
 IDLE_NS = 2_000_000_000  # after this time without events the watch ends, if no session runs
 JOIN_S = 1.0  # limit of waiting for its thread
-EXIT_S = 10.0  # limit of waiting at exit for a thread that writes
 
 
 class _Watch:

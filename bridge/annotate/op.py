@@ -82,18 +82,25 @@ class Span:
     def start(self) -> Self:
         """Start the range; any thread may `end` it."""
         if not state.idle:
-            emitter = emit.current()
-            payload = stack.new_call_id() if self.payload is None else self.payload
-            self.open.append((emitter, emitter.start(self.label, payload)))
+            self._start()
         return self
+
+    @emit.emission.hook
+    def _start(self) -> None:
+        emitter = emit.current()
+        payload = stack.new_call_id() if self.payload is None else self.payload
+        self.open.append((emitter, emitter.start(self.label, payload)))
 
     def end(self) -> None:
         """End the last started range; do nothing if none is open."""
         with _span_lock:
             started = self.open.pop() if self.open else None
         if started is not None:
-            emitter, handle = started
-            emitter.end(self.label, handle)
+            self._end(*started)
+
+    @emit.emission.closing
+    def _end(self, emitter: emitter.Emitter, handle: Any) -> None:
+        emitter.end(self.label, handle)
 
     def __enter__(self) -> Self:
         return self.start()

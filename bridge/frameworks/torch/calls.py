@@ -210,12 +210,15 @@ class Pass:
             return
         pending = set(nodes)
 
-        @MODULES.closing
         def after(node: Any) -> None:
-            mark_run(node)
-            pending.discard(node)
-            if not pending:
-                self.close(call)
+            try:
+                mark_run(node)
+                pending.discard(node)
+                if not pending:
+                    self.close(call)
+            except Exception as error:
+                if not MODULES.takes(error):
+                    raise
 
         self.waiting[call] = [
             node.register_hook(lambda *_, node=node: after(node)) for node in nodes

@@ -7,11 +7,13 @@ use.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from bridge.package import VERSION as __version__  # noqa: N811 (the conventional name)
 
+TYPE_CHECKING = False  # without `typing`: see bridge.package
 if TYPE_CHECKING:
+    from typing import Any
+
     from bridge import bench, memory, power
     from bridge.annotate import (
         Domain,

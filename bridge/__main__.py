@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` without `enum`, which takes time
 import atexit
 import gc
 import os
@@ -16,6 +17,9 @@ GC_THRESHOLD = (
 
 def command(name: str | None = None) -> None:
     """Run the command line; does not return."""
+    # Until `bridge.cli.main` runs, Ctrl-C ends the process without the traceback of an import.
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _open_standard_streams()
     if sys.argv[1:] == ["--version"] and _prints_version():
         sys.exit()

@@ -8,10 +8,13 @@ not change.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # as of `typing`, which takes most of the time of `import bridge`
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+    from typing import Any
 
 VERSION = "1.0.0"
 IMPORTERS = "importers"

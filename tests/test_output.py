@@ -561,6 +561,27 @@ def assert_interrupted(status: int, said: str, number: int = signal.SIGINT) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("module", ["bridge.cli", "click.core", "bridge.cli.summary", "pandas"])
+def test_an_interrupt_while_modules_are_loaded_is_one_line_at_most(
+    module: str, report: Path
+) -> None:
+    code = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from bridge.__main__ import command
+command("bridge")
+"""
+    words = [sys.executable, "-c", code, "summary", report]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert unwarned(ended.stderr) in ("", "interrupted; nothing half-written was left\n")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("when", WHILE_IT_TRACES)
 @pytest.mark.parametrize(("name", "force"), [("new.json", []), ("old.json.gz", ["--force"])])
 @pytest.mark.racy("a signal comes at a random moment")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from bridge.annotate.emit import current, state
 from bridge.annotate.emitter import warn
+from bridge.annotate.guard import error_text
 
 # -- Plain values: what is recorded of arguments and tensors
 
@@ -477,9 +478,4 @@ def _failed(name: str, error: Exception) -> None:
     if name in _warned:
         return
     _warned.add(name)
-    try:
-        reason = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an exception whose text raises
-        reason = type(error).__name__
-    message = f"details of {name!r} are not recorded: {reason}"
-    warn(message, 3)
+    warn(f"details of {name!r} are not recorded: {error_text(error)}", 3)

@@ -11,6 +11,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from bridge.annotate.emitter import Emitter, NullEmitter, warn
+from bridge.annotate.guard import Guard
 
 # Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first, seen
 # with 2022.3; without --nvtx it records no ranges), and by any other tool that is injected.
@@ -72,7 +73,17 @@ def use(emitter: Emitter | None, reason: str = "chosen by the program") -> Emitt
     """Use this back end from now on (None: choose again); return the previous one."""
     previous, state.emitter, state.reason = state.emitter, emitter, reason
     state.idle = isinstance(emitter, NullEmitter)
+    emission.broken = False
     return previous
+
+
+def _end_ranges() -> None:
+    use(NullEmitter(), "the back end failed")
+    emission.broken = True
+
+
+# Guards all that emits: after an error of a back end nothing is emitted until another one is in use.
+emission = Guard("ranges", _end_ranges)
 
 
 def choose(environ: Mapping[str, str]) -> tuple[Emitter, str]:

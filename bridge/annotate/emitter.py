@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from bridge.annotate.label import Label
 
+EXIT_S = 10.0  # limit of each wait at the end of a program, which would end without it
+
 
 def version_of(distribution: str) -> str:
     """Return the installed version of a distribution, or ""."""

@@ -110,7 +110,12 @@ def mark(
     label = Label(checked_name(name), *checked(domain, category, color))
     value = checked_payload(payload)
     if not state.idle:
-        emit.current().mark(label, 0 if value is None else value)
+        _emit(label, 0 if value is None else value)
+
+
+@emit.emission.hook
+def _emit(label: Label, value: float) -> None:
+    emit.current().mark(label, value)
 
 
 class Counter:
@@ -153,7 +158,7 @@ class Counter:
     def _record(self, value: float) -> None:
         self._value = value
         if not state.idle:
-            emit.current().mark(self.label, value)
+            _emit(self.label, value)
 
 
 def counter(name: str, value: float | None = None, *, domain: str | None = None) -> Counter:

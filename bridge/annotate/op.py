@@ -88,18 +88,25 @@ class Span:
         if self.name is None:
             raise TypeError("a range needs a name: nvtx_range('name')")
         if not state.idle:
-            emitter, label = emit.current(), Label(self.name, *self.extras)
-            payload = stack.new_call_id() if self.payload is None else self.payload
-            self.open.append((emitter, label, emitter.start(label, payload)))
+            self._start(Label(self.name, *self.extras))
         return self
+
+    @emit.emission.hook
+    def _start(self, label: Label) -> None:
+        emitter = emit.current()
+        payload = stack.new_call_id() if self.payload is None else self.payload
+        self.open.append((emitter, label, emitter.start(label, payload)))
 
     def end(self) -> None:
         """End the last started range; do nothing if none is open."""
         with _span_lock:
             started = self.open.pop() if self.open else None
         if started is not None:
-            emitter, label, handle = started
-            emitter.end(label, handle)
+            self._end(*started)
+
+    @emit.emission.closing
+    def _end(self, emitter: emitter.Emitter, label: Label, handle: Any) -> None:
+        emitter.end(label, handle)
 
     def __enter__(self) -> Self:
         return self.start()

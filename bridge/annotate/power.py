@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from threading import Event, Thread
 
 from bridge.annotate.emit import current, state
-from bridge.annotate.emitter import warn
+from bridge.annotate.emitter import EXIT_S, warn
 from bridge.annotate.instant import counter
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -101,7 +101,7 @@ class _Sampling(Thread):
     def stop(self) -> None:
         """Take the last sample, and end."""
         self._stopped.set()
-        self.join()
+        self.join(EXIT_S)
 
 
 _running: list[_Sampling] = []

@@ -21,6 +21,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from bridge.annotate import emit, emitter, source
+from bridge.annotate.emit import emission
 from bridge.annotate.emitter import Bound
 from bridge.annotate.label import Label
 
@@ -148,6 +149,9 @@ class Stack:
         try:
             self._settle()
             act(self, entry)
+        except Exception as error:
+            if not emission.takes(error):
+                raise
         finally:
             self.busy = False
         return True
@@ -298,17 +302,23 @@ def push(entry: Entry) -> None:
         stack.emit(entry)
         stack.live.append(entry)
         entry.stack = stack
+    except Exception as error:
+        if not emission.takes(error):
+            raise
     finally:
         stack.busy = False
 
 
+@emission.closing
 def release(stack: Stack, token: Token) -> None:
     """Close the range of a plain function that is not the last live range, or became an entry.
 
     Ranges of functions above it are closed too: an exception kept them from closing themselves.
     """
     live = stack.thaw()
-    own_entry = stack.entries.pop(id(token))
+    own_entry = stack.entries.pop(id(token), None)
+    if own_entry is None:  # it could not be pushed
+        return
     functions = {id(entry): key for key, entry in stack.entries.items()}
     above = live[live.index(own_entry) + 1 :] if own_entry in live else []
     for entry in reversed([entry for entry in above if id(entry) in functions]):
@@ -328,6 +338,9 @@ def close(entry: Entry) -> None:
             stack.emitter.pop(entry.label.domain)
             live.pop()
             entry.stack = None
+        except Exception as error:
+            if not emission.takes(error):
+                raise
         finally:
             stack.busy = False
     elif stack.thread is not here.thread or not stack.run(Stack.drop, entry):

@@ -15,11 +15,13 @@ from types import coroutine
 from typing import Any
 
 from bridge.annotate.details import DetailOptions, Observer, function_observer
-from bridge.annotate.emit import state
+from bridge.annotate.emit import emission, state
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import (
     Call,
     Entry,
+    Token,
     close,
     here,
     new_call_id,
@@ -149,8 +151,11 @@ class AnnotatedCallable:
         if self.own_observer is not None or details is None:
             return self.own_observer
         if self._session_observer is None or self._session_observer.details is not details:
-            self._session_observer = function_observer(self.function, self.label.name, details)
+            self._session_observer = _session_observer(self.function, self.label.name, details)
         return self._session_observer
+
+
+_session_observer = Guard("details of functions").hook(function_observer)
 
 
 def with_ranges(
@@ -224,17 +229,16 @@ def _plain(op: AnnotatedCallable) -> Wrapper:
         stack = here.stack
         if stack.emitter is not state.emitter or stack.busy or stack.orphans or stack.care():
             return _call_slowly(op, args, kwargs)
-        set_payload, push_range, pop_range = stack.bound.get(label) or stack.bind(label, True)
         token = (label, new_call_id() if payload is None else payload)
         live = stack.live
         stack.busy = True
         try:
+            set_payload, push_range, pop_range = stack.bound.get(label) or stack.bind(label, True)
             set_payload(token[1])
             live += (token,)  # before the push, so that an interrupt afterwards finds both done
             push_range()
-        except Exception:  # nothing was pushed; interrupts are not Exceptions and come later
-            del live[-1]
-            raise
+        except Exception as error:  # noqa: BLE001 (nothing was pushed; interrupts come later)
+            _not_pushed(live, token, error)
         finally:
             stack.busy = False
         try:
@@ -245,15 +249,27 @@ def _plain(op: AnnotatedCallable) -> Wrapper:
                 try:
                     del live[-1]
                     pop_range()
-                except Exception:
+                except Exception as error:  # noqa: BLE001 (raised again if it is the program's)
                     live += (token,)  # the caller closes it
-                    raise
+                    _guard(error)
                 finally:
                     stack.busy = False
             else:
                 release(stack, token)
 
     return wrapper
+
+
+def _not_pushed(live: list[Any], token: Token, error: Exception) -> None:
+    if live and live[-1] is token:
+        del live[-1]
+    _guard(error)
+
+
+def _guard(error: Exception) -> None:
+    """Raise an error again that is the program's."""
+    if not emission.takes(error):
+        raise error
 
 
 def _detailed(op: AnnotatedCallable) -> Wrapper:

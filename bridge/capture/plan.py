@@ -7,6 +7,7 @@ the program counts, and a report that was written is kept in any case.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -313,6 +314,46 @@ def _processes() -> list[tuple[int, int, int, bool]]:
     return result
 
 
+# -- Whether nsys began the program: it fails to now and then, and the program may then be tried again
+
+
+TRIES = 3
+STARTS = Path(__file__).parent / "start"
+
+
+def starter() -> Path | None:
+    """Return the program of `start/start.c` for this machine, None if there is none that can run."""
+    path = STARTS / f"start-{platform.machine()}"
+    return path if os.access(path, os.X_OK) else None
+
+
+def run_until_begun(
+    profile: Sequence[str], program: Sequence[str], environ: Mapping[str, str]
+) -> int:
+    """Run a program under nsys and return its exit status; tries again if nsys did not begin it.
+
+    ``profile`` is the command of nsys without the program. Raises CaptureError if it never began,
+    OSError if nsys cannot be started.
+    """
+    start = starter()
+    if start is None:
+        return run_command([*profile, *program], environ, apart=True)
+    with tempfile.TemporaryDirectory(prefix="bridge-run-") as folder:
+        mark = Path(folder, ".begun")
+        link = Path(folder, Path(program[0]).name)  # nsys names the process after it
+        link.symlink_to(start)
+        path = shutil.which(program[0]) or program[0]
+        command = [*profile, str(link), str(mark), path, *program]
+        for left in reversed(range(TRIES)):
+            status = run_command(command, environ, apart=True)
+            if mark.exists() or not FAILED <= status < SIGNAL_STATUS:
+                return status
+            if left:
+                sys.stderr.write(f"nsys did not start the program (status {status}): once more\n")
+    text = f"nsys did not start the program in {TRIES} tries (status {status}); what it says of that is above"
+    raise CaptureError(text, NOT_EXECUTABLE)
+
+
 # -- Plans
 
 
@@ -394,8 +435,10 @@ class Plan:
     def _run_to_end(self, command: Sequence[str]) -> int:
         """Run the command, make the report if the program recorded itself, and return the exit status."""
         environ = {**os.environ, **self.added}
+        if self.is_nsys:
+            return run_until_begun(self._profiler(self.tool.path), self.program, environ)
         if not self.records_itself:
-            return run_command(command, environ, apart=self.is_nsys)
+            return run_command(command, environ, apart=False)
         from bridge.capture.cupti import export, live  # load NumPy, as nothing else here does
 
         spools = cupti.spool_folder(self.report)
@@ -411,8 +454,11 @@ class Plan:
         if self.records_itself:
             program = shutil.which(self.program[0]) or self.program[0]
             return [program, *self.program[1:]]
-        verb = ["profile"] if self.is_nsys else []
-        return [first, *verb, *self.options.words, *self.program]
+        return [*self._profiler(first), *self.program]
+
+    def _profiler(self, first: str) -> list[str]:
+        """Return the command of the tool without the program."""
+        return [first, *(["profile"] if self.is_nsys else []), *self.options.words]
 
     def _reason(self, begun_ns: int) -> str:
         if folder := full_folder(self.report):

@@ -164,5 +164,7 @@ def main() -> None:
     bridge report --by op-kernel --top 20     look closer
     bridge trace -o trace.json.gz             draw one timeline, for ui.perfetto.dev
     """  # noqa: D301 - the backspace keeps click from filling the lines
-    # Ending like an interrupt removes half-written files.
+    # From here on, an interrupt removes half-written files, and SIGTERM ends like one.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _stop)

@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.patch import (
     Patches,
@@ -107,10 +108,22 @@ def _kernels() -> Iterator[Replacement]:
     yield Replacement(cupy, "RawModule", lambda original: proxy(original, _module))
 
 
+KERNELS_GUARD = Guard("kernels of CuPy")
+
+
 def _factory(original: Any, finish: Callable[[Any], Any]) -> Any:
-    return proxy(original, lambda make: lambda *args, **kwargs: finish(make(*args, **kwargs)))
+    def around(make: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            made = make(*args, **kwargs)
+            finished = finish(made)
+            return made if finished is None else finished
+
+        return run
+
+    return proxy(original, around)
 
 
+@KERNELS_GUARD.hook
 def _kernel(kernel: Any) -> Any:
     return ranged_proxy(kernel, Label(f"kernel:{kernel.name}"))
 
@@ -119,6 +132,7 @@ def _module(original: Any) -> Any:
     """Return a subclass of ``RawModule`` whose functions have ranges."""
 
     def get_function(self: Any, name: str) -> Any:
-        return _kernel(original.get_function(self, name))
+        function = original.get_function(self, name)
+        return _kernel(function) or function
 
     return type(original.__name__, (original,), {"get_function": get_function})

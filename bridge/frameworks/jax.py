@@ -17,6 +17,7 @@ from typing import Any
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.patch import Patches, Replacement, original_of, proxy, replace_attributes
 from bridge.annotate.stack import Entry, close, push
@@ -27,6 +28,7 @@ try:
 except ImportError as problem:
     raise ImportError(f"bridge.jax needs JAX (pip install jax): {problem}") from None
 
+JAX = Guard("calls of JAX")
 CALLED_BY_VECTOR = 1 << 11  # Py_TPFLAGS_HAVE_VECTORCALL: such a type does not look up `__call__`
 JITS = ("jit", "pjit")  # names of the primitive that runs a jitted function, by version
 JAX_PACKAGES = ("jax.", "jaxlib.")  # packages whose jitted functions are ops
@@ -79,14 +81,19 @@ def _with_range(name: str, label: Label, call: Callable[..., Any]) -> Callable[.
     """Return ``call`` with a range, unless it is a layer of the same call or is only traced."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if state.idle or _here.name == name or not _is_executing():
+        if state.idle or _here.name == name or not _executes():
             return call(*args, **kwargs)
         return _run(name, label, partial(call, *args, **kwargs))
 
     return wraps(call)(run) if isinstance(call, FunctionType) else run
 
 
-def _run(name: str, label: Label, call: Callable[[], Any]) -> Any:
+@JAX.hook
+def _executes() -> bool:
+    return bool(_is_executing())
+
+
+def _run(name: str | None, label: Label, call: Callable[[], Any]) -> Any:
     entry, outer = Entry(label, stack.new_call_id()), _here.name
     _here.name = name
     push(entry)
@@ -121,14 +128,20 @@ def _every_call(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a `__call__` with ranges, for a class of functions that have names."""
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 (it becomes this method)
-        if state.idle:
+        if state.idle or (label := _label_of_call(self)) is None:
             return call(self, *args, **kwargs)
-        name = getattr(self, "__name__", None)  # JAX's internal layers have no name
-        if name is None or _here.name == name or not _is_executing():
-            return call(self, *args, **kwargs)
-        return _run(name, _label(self, name), partial(call, self, *args, **kwargs))
+        return _run(self.__name__, label, partial(call, self, *args, **kwargs))
 
     return __call__
+
+
+@JAX.hook
+def _label_of_call(function: Any) -> Label | None:
+    """Return the label of a function that runs now, None for a layer of the same call or a trace."""
+    name = getattr(function, "__name__", None)  # JAX's internal layers have no name
+    if name is None or _here.name == name or not _is_executing():
+        return None
+    return _label(function, name)
 
 
 def _proxied_jit(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,12 +154,17 @@ def _proxied_jit(plain: Callable[..., Any]) -> Callable[..., Any]:
     def jitted(*args: Any, **kwargs: Any) -> Any:
         result = plain(*args, **kwargs)
         if type(result) is Jitted:
-            return _as_proxy(result)
-        return lambda *again, **more: _as_proxy(result(*again, **more))
+            return _proxied(result)
+        return lambda *again, **more: _proxied(result(*again, **more))
 
     return jitted
 
 
+def _proxied(function: Any) -> Any:
+    return _as_proxy(function) or function
+
+
+@JAX.hook
 def _as_proxy(function: Any) -> Any:
     """Return a proxy with ranges, which stops recording when annotation ends."""
     name = getattr(function, "__name__", type(function).__name__)
@@ -182,14 +200,22 @@ def _every_primitive(process: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, primitive: Any, args: Any, params: Any) -> Any:
         if state.idle:
             return process(self, primitive, args, params)
-        is_jit = primitive.name in JITS
-        name = str(params.get("name", primitive.name)) if is_jit else primitive.name
-        if _here.name == name:
+        name, label = _label_of_primitive(primitive, params) or (None, None)
+        if label is None:
             return process(self, primitive, args, params)
-        label = Label(f"jit:{name}" if is_jit else f"jax::{name}")
         return _run(name, label, partial(process, self, primitive, args, params))
 
     return run
+
+
+@JAX.hook
+def _label_of_primitive(primitive: Any, params: Any) -> tuple[str, Label] | None:
+    """Return the name and the label of a primitive, None for a layer of the same call."""
+    is_jit = primitive.name in JITS
+    name = str(params.get("name", primitive.name)) if is_jit else primitive.name
+    return (
+        None if _here.name == name else (name, Label(f"jit:{name}" if is_jit else f"jax::{name}"))
+    )
 
 
 def _transfers() -> Iterator[Replacement]:

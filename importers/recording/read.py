@@ -133,10 +133,7 @@ def to_capture(name: str, recording: Recording) -> Capture:
     """Return the capture of a recording; times are of the host's monotonic clock, in ns."""
     ranges, marks = recording.columns["ranges"], recording.columns["marks"]
     if not len(ranges[START]) + len(marks[TIME]):
-        raise NothingRecorded(
-            f"{name}: details of calls, but no times:"
-            " it belongs to a profiler's report; give that one"
-        )
+        raise NothingRecorded(f"{name}: {_why_no_times(recording)}")
     labels = _Labels(recording)
     columns = _ranges(recording, labels)
     times = np.concatenate([columns["start"], columns["end"], marks[TIME]])
@@ -152,6 +149,19 @@ def to_capture(name: str, recording: Recording) -> Capture:
         devices=_empty_frame("devices"),
         texts=labels.texts,
     )
+
+
+def _why_no_times(recording: Recording) -> str:
+    """Return why a recording has no times; only sessions record threads and labels."""
+    has_calls = len(recording.columns["calls"][0]) > 0
+    if has_calls and not (recording.threads or recording.labels):
+        return "details of calls, but no times: it belongs to a profiler's report; give that one"
+    if recording.torn:
+        return (
+            "a session that was cut before its first times were written, by a kill, a limit of"
+            " file size or a full disk; record it again"
+        )
+    return "a session with no times: no range and no mark was recorded"
 
 
 def _facts(name: str, recording: Recording, span: tuple[int, int]) -> Facts:

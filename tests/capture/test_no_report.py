@@ -64,7 +64,7 @@ def test_how_a_program_ended_is_said_unless_it_ended_well(status, said):
 def test_without_a_report_the_launch_fails_with_the_programs_status_or_1(
     folder, monkeypatch, status, left_with, begins
 ):
-    monkeypatch.setattr(plan, "run_command", lambda *_, **__: status)
+    monkeypatch.setattr(plan, "run_until_begun", lambda *_: status)
     with pytest.raises(CaptureError) as raised:
         launched().run()
     assert raised.value.status == left_with

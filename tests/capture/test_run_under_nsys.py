@@ -13,7 +13,7 @@ from pathlib import Path
 import launched
 import pytest
 from command import inside
-from pretended import install
+from pretended import BEGINS, install
 
 import bridge
 from bridge.autorun import LAUNCHER
@@ -244,7 +244,7 @@ def test_no_space_is_left_for_the_report(run, folder):
 
 
 def test_nsys_writes_no_report(run, folder, tmp_path):
-    install(tmp_path, "nsys", "2022.4", otherwise="echo broken >&2; exit ${STATUS:-0}")
+    install(tmp_path, "nsys", "2022.4", otherwise=f"{BEGINS}echo broken >&2; exit ${{STATUS:-0}}")
     path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = run(SCRIPT, env=environ(**path))
     assert done.returncode == 1
@@ -258,7 +258,8 @@ def test_nsys_writes_no_report(run, folder, tmp_path):
         "Error: no report: nsys captured report1.1.qdstrm and could not import it; why is said above"
     ]
     # A report that is empty, or no report at all, is said to be that; the program's status counts for more.
-    install(tmp_path, "nsys", "2022.4", otherwise="echo junk > report1.nsys-rep; exit ${STATUS:-0}")
+    writes_junk = "echo junk > report1.nsys-rep; exit ${STATUS:-0}"
+    install(tmp_path, "nsys", "2022.4", otherwise=BEGINS + writes_junk)
     done = run(SCRIPT, env=environ(**path))
     assert done.returncode == 1
     [line] = errors(done)

@@ -151,6 +151,19 @@ def test_exports_repeat_and_the_report_reads_them(step, tmp_path):
     assert "aten::conv2d" in set(prof.by("op")["op"])
 
 
+@pytest.mark.parametrize("flag", ["_use_cupti_monitor", "_use_cuspy"])  # of PyTorch 2.13, of 2.15
+def test_pytorch_writes_the_trace_of_another_backend(step, tmp_path, monkeypatch, flag):
+    prof = recorded(ours, step, 1)
+    written = []
+    monkeypatch.setattr(theirs.profile, "export_chrome_trace", lambda _, path: written.append(path))
+    monkeypatch.delattr(prof, "_use_cupti_monitor", raising=False)
+    monkeypatch.setattr(prof, flag, True, raising=False)
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    for path in paths:
+        prof.export_chrome_trace(path)
+    assert written == paths  # each by PyTorch: no copies
+
+
 def test_a_trace_that_was_moved_is_missed_in_one_line(step, tmp_path):
     prof = recorded(ours, step, 1)
     prof.export_chrome_trace(str(tmp_path / "a.json"))

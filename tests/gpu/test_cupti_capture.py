@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -298,6 +299,21 @@ cuda.cuptiActivityFlushAll(1)
     said = stand_in.run(tmp_path, "refused.py", FAKE_FORBIDDEN="1").stdout
     assert "NVreg_RestrictProfilingToAdminUsers" in said
     assert not (tmp_path / "spools").exists()
+
+
+@pytest.mark.parametrize(
+    ("hangs", "said"),
+    [(1, "the GPU was still at work"), (2, "CUPTI did not hand over its last records")],
+)
+def test_a_wait_at_exit_has_a_limit(hangs, said, stand_in, tmp_path):
+    """The wait for the GPU hangs, or CUPTI does; what is there is written."""
+    command = ("run", "--tool", "cupti", "-o", "run", "--no-import", PROGRAM, "--only", "nested")
+    begun = time.monotonic()
+    text = stand_in.bridge(tmp_path, *command, FAKE_HANG=str(hangs))
+    assert time.monotonic() - begun < 40
+    assert f"{said} after 10 s" in text
+    assert [line for line in messages(tmp_path / "run.sqlite") if said in line]
+    assert rows(tmp_path / "run.sqlite", "SELECT count(*) > 0 FROM NVTX_EVENTS") == [(1,)]
 
 
 def test_kernels_without_times_are_left_out_and_said(stand_in, tmp_path):

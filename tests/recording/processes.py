@@ -34,7 +34,7 @@ def run(folder: Path, program: str, *more: str) -> subprocess.CompletedProcess[s
 def ran(folder: Path, program: str) -> str:
     done = run(folder, program)
     assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    assert not done.stderr, done.stderr
     return done.stdout
 
 

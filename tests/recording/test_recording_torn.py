@@ -153,6 +153,16 @@ def test_what_is_of_a_kind_to_come_is_passed_over() -> None:
     assert len(read_lines("r", lines).ranges) == len(read_lines("r", LINES).ranges)
 
 
+def test_a_session_without_times_is_no_profilers_report() -> None:
+    """A limit of file size cuts the first write, which begins with names and threads."""
+    first = next(at for at, line in enumerate(LINES) if b'"ranges"' in line)
+    for cut in (1, len(LINES[first]) - 1):
+        with pytest.raises(NothingRecorded, match=r"^r: a session that was cut before its first"):
+            read_lines("r", [*LINES[:first], LINES[first][:cut]])
+    with pytest.raises(NothingRecorded, match=r"^r: a session with no times"):
+        read_lines("r", LINES[:first])
+
+
 def test_an_empty_file_and_one_of_details_alone(tmp_path) -> None:
     empty, alone = tmp_path / "empty.jsonl", tmp_path / "alone.jsonl"
     empty.touch()

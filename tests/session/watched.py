@@ -62,9 +62,6 @@ def unchanged() -> Iterator[None]:
     gc.freeze()  # and nobody need look through the rest again
     before = standing()
     yield
-    for thread in threading.enumerate():
-        if thread.name == "bridge recording":
-            thread.join(10)
     after = standing()
     after["threads"] |= before["threads"]  # those that ended meanwhile are no trace
     changed = {key: (before[key], after[key]) for key in before if after[key] != before[key]}

@@ -49,11 +49,11 @@ class Recorder:
         self.tool = tool
         self._stacks: dict[int, list[Opened]] = {}
         self._names: dict[int, str] = {}
-        self._here = Here(self)
         self._phases: dict[int, tuple[Label, float, int, int]] = {}  # open phases, by number
         self._numbers = count()
         writer.open = self._open
         writer.forked = self._forked
+        self._here = Here(self)
 
     def push(self, label: Label, payload: float) -> None:
         """Open a range."""
@@ -74,7 +74,7 @@ class Recorder:
             self.tool.pop(domain)
         if len(writer.rows) >= BATCH or end > writer.due:
             with suppress(RecursionError):
-                writer.flush(wait=False)
+                writer.flush_due()
 
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""

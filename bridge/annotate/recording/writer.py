@@ -7,20 +7,23 @@ interrupts a flush, the next one writes the events, and possibly repeats definit
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` would be imported in an op
 import atexit
+import gc
 import os
 import sys
 import time
+from _thread import start_new_thread
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
 from math import isfinite
-from threading import Lock, RLock, Thread
+from threading import Lock, RLock, get_native_id
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from bridge.annotate.emitter import warn
+from bridge.annotate.emitter import EXIT_S, warn
 from bridge.annotate.label import Label, color_of, text
-from bridge.annotate.recording.sink import Sink, joined
+from bridge.annotate.recording.sink import Memory, Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
 
 # -- Encoding of a line as JSON
@@ -129,6 +132,7 @@ def expect() -> None:
 
 def _end() -> None:
     _Process.begun = True
+    watch.end()
     for writer in _all():
         if writer.has_news:
             writer.flush()
@@ -149,6 +153,7 @@ def _forked() -> None:
         util.register_after_fork(_end, _finalized)
     for writer in _all():
         writer.in_child()
+    watch.in_child()
 
 
 def _all() -> list[Writer]:
@@ -160,45 +165,136 @@ def _all() -> list[Writer]:
 os.register_at_fork(after_in_child=_forked)
 
 
-# -- Periodic writing
+# -- Writing by time
 
 
-class Period:
-    """A thread that flushes a writer every ``seconds``, from `begin` to `end`.
+PERIOD_NS = 500_000_000  # a first event after this time writes; without one, the watch soon does
+IDLE_NS = 2_000_000_000  # after this time without events the watch ends, if no session runs
+JOIN_S = 1.0  # limit of waiting for its thread
 
-    None for no thread.
+
+class _Watch:
+    """A thread that writes what no later event causes to be written, so that a kill loses less than a second.
+
+    `threading` does not know it, because programs join all threads. It takes no signals, for which
+    programs wait. It ends before a fork, of which newer Pythons warn where there are threads.
     """
 
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._going: list[Lock] = []  # held while a thread runs
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[Lock, Lock]] = {}  # one pair of locks, or none
+        self._thread = 0  # its system id
+        self._forks = False
 
-    def begin(self, writer: Writer) -> None:
-        """Start flushing a writer."""
-        self.end()
-        if self._seconds is not None:
-            going = Lock()
-            going.acquire()
-            self._going.append(going)
-            arguments = (writer, self._seconds, going)
-            Thread(target=_write, args=arguments, name="bridge recording", daemon=True).start()
+    def begin(self) -> None:
+        """Start the thread if there is none."""
+        if self._running or self._forks or begun():
+            return
+        going, ended = pair = Lock(), Lock()
+        going.acquire()  # released when the thread shall end
+        ended.acquire()  # released when it has ended
+        # setdefault instead of a lock, which a fork might leave locked in the child
+        if self._running.setdefault("thread", pair) is not pair:
+            return
+        try:
+            _start_without_signals(self._run, pair)
+        except BaseException as error:
+            self._running.clear()
+            if not isinstance(error, RuntimeError):  # no thread can be started: events write
+                raise
 
-    def end(self) -> None:
-        """Stop flushing."""
-        while self._going:
-            self._going.pop().release()
+    def end(self) -> bool:
+        """End the thread, and wait for that; return whether there was one."""
+        going, ended = self._running.pop("thread", (None, None))
+        if going is None or ended is None:
+            return False
+        going.release()
+        if self._thread != get_native_id() and ended.acquire(timeout=JOIN_S):
+            limit = time.monotonic() + JOIN_S
+            while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < limit:  # noqa: PTH110 (no pathlib)
+                time.sleep(0)
+        return True
+
+    def before_fork(self) -> None:
+        """End the thread, and write what it would have written."""
+        self._forks = True
+        if self.end():
+            for writer in _all():
+                if writer.is_stale:
+                    writer.flush(wait=False)
+
+    def in_parent(self) -> None:
+        """Go on after a fork, at the next event where Python counts threads only after this hook."""
+        self._forks = False
+        for writer in _all():
+            writer.due = 0
+            if sys.version_info < (3, 12) and writer.is_watched:
+                self.begin()
+
+    def in_child(self) -> None:
+        """Be without a thread, until the child has events of its own."""
+        self._forks = False
+        self._running.clear()
+
+    def _run(self, going: Lock, ended: Lock) -> None:
+        self._thread = get_native_id()
+        active = time.monotonic_ns()
+        try:
+            while not going.acquire(timeout=_tick()):
+                now = time.monotonic_ns()
+                stale = [writer for writer in _all() if writer.is_stale]
+                if due := [writer for writer in stale if now > writer.due]:
+                    _flush_without_collection(due)
+                if stale or any(writer.is_in_session for writer in _all()):
+                    active = now
+                elif now - active > IDLE_NS:
+                    self._retire()
+                    return
+        finally:
+            ended.release()
+
+    def _retire(self) -> None:
+        """End by itself; the next event begins another thread, or one that came meanwhile."""
+        self._running.clear()
+        for writer in _all():
+            writer.due = 0
+        for writer in _all():
+            if writer.is_stale:
+                writer.flush_due()
 
 
-def _write(writer: Writer, seconds: float, going: Lock) -> None:
-    while not going.acquire(timeout=seconds):
-        writer.flush()
+def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+    try:
+        start_new_thread(function, arguments)
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+
+
+def _flush_without_collection(writers: list[Writer]) -> None:
+    """Flush; no garbage is collected meanwhile, as finalizers may expect a thread of the program."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for writer in writers:
+            writer.flush(wait=False)
+    finally:
+        if is_enabled:
+            gc.enable()
+
+
+def _tick() -> float:
+    """Return how many seconds may pass until the watch looks again: half of the shortest period."""
+    return min((writer.period_ns for writer in _all()), default=PERIOD_NS) / 2e9
+
+
+watch = _Watch()
+os.register_at_fork(before=watch.before_fork, after_in_parent=watch.in_parent)
 
 
 # -- The writer
 
 
 BATCH = 8192  # number of events of one kind that triggers a flush
-PERIOD_NS = 1_000_000_000  # the first event after this time triggers a flush
 # Limit of cached labels and details, in case they differ in each call.
 MAX_KNOWN = 1 << 14
 CALL_MASK = (1 << CALL_ID_BITS) - 1  # the bits of a call id that identify the call
@@ -231,6 +327,7 @@ class Writer:
         self.sink = sink
         self.open: Callable[[], list[Row]] = list  # returns the open ranges
         self.forked: Callable[[], Any] = list  # called in a forked child
+        self.period_ns = PERIOD_NS
         self._about: dict[str, Any] = {}
         self._closed = False
         self._clear()
@@ -240,6 +337,7 @@ class Writer:
         """Reset the state, as after a fork."""
         self._lock = RLock()
         self._writing = self._begun = self._broken = self._had_open = False
+        self._open_ranges: list[Row] = []  # as written last
         self._header = header()  # taken now, because it may be written much later
         self._numbers, self._label_numbers = count(), count()
         self._known: dict[Hashable, int] = {}
@@ -252,7 +350,7 @@ class Writer:
         self.calls: list[tuple[int, int]] = []
         self.rows: list[Row] = []
         self.marks: list[Mark] = []
-        self.due = time.monotonic_ns() + PERIOD_NS
+        self.due = 0  # the time from which an event writes; 0: the first event begins the watch
 
     def note_alike(self, call: int, key: Hashable) -> bool:
         """Add a call whose details equal those of an earlier call.
@@ -279,24 +377,26 @@ class Writer:
         calls = self.calls
         calls.append((call & CALL_MASK, number))
         if len(calls) >= BATCH or time.monotonic_ns() > self.due:
-            self.flush(wait=False)
+            self.flush_due()
 
     def row(self, row: Row) -> None:
         """Add a range that has ended."""
         self.rows.append(row)
         if len(self.rows) >= BATCH or row.end > self.due:
-            self.flush(wait=False)
+            self.flush_due()
 
     def mark(self, mark: Mark) -> None:
         """Add an instant."""
         self.marks.append(mark)
         if len(self.marks) >= BATCH or mark.time > self.due:
-            self.flush(wait=False)
+            self.flush_due()
 
     def thread(self, number: int, name: str) -> None:
         """Add the name of a thread."""
         self._threads[number] = name
         expect()
+        if self.is_watched:
+            watch.begin()
 
     def about(self, metadata: Mapping[str, Any]) -> None:
         """Add metadata; raises TypeError for values that are not JSON."""
@@ -314,13 +414,39 @@ class Writer:
         """Whether there are events that are not written."""
         return bool(self.calls or self.rows or self.marks)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the watch writes its events: there is a file, and it is in use."""
+        return not isinstance(self.sink, Memory) and (self.due > 0 or self.is_in_session)
+
+    @property
+    def is_in_session(self) -> bool:
+        """Whether a recorder records into a file; it may have open ranges at any time."""
+        return self.open is not list and not isinstance(self.sink, Memory)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a file lacks events, or ranges that are open now."""
+        if isinstance(self.sink, Memory):
+            return False
+        return self.has_news or self.open() != self._open_ranges
+
+    def flush_due(self) -> None:
+        """Write all events unless another thread does; the first event only begins the watch."""
+        if self.due or begun():
+            self.flush(wait=False)
+            return
+        self.due = time.monotonic_ns() + self.period_ns
+        if self.is_watched:
+            watch.begin()
+
     def flush(self, *, wait: bool = True) -> None:
         """Write all events. If that fails, warn once and record no more.
 
-        Without ``wait``, do nothing while another thread writes.
+        Without ``wait``, do nothing while another thread writes; with it, wait `EXIT_S` at most.
         """
         lock = self._lock  # a signal handler may fork meanwhile, and the child gets a new lock
-        if not lock.acquire(blocking=wait):
+        if not lock.acquire(timeout=EXIT_S if wait else 0):
             return
         try:
             if not self._writing:  # else a signal handler interrupted a write
@@ -343,7 +469,7 @@ class Writer:
 
     def _write(self) -> None:
         self._writing = True
-        self.due = 0 if begun() else time.monotonic_ns() + PERIOD_NS
+        self.due = 0 if begun() else time.monotonic_ns() + self.period_ns
         sink = self.sink
         try:
             self._write_to(sink)
@@ -360,25 +486,31 @@ class Writer:
         if self._broken or self._closed:
             self._details.clear()
         else:
-            events = [encoded(line) for line in self._events(calls, rows, marks)]
+            open_ranges = self.open()
+            lines = self._events(calls, rows, marks, self._still_open(open_ranges))
+            events = [encoded(line) for line in lines]
             head = [] if self._begun else [encoded(self._header)]
             definitions = self._definitions()
             data = joined([*head, *map(encoded, definitions), *events])
             if sink is not self.sink:
                 return
             sink.write(data)
-            self._begun = True
+            self._begun, self._open_ranges = True, open_ranges
             self._forget(definitions)
         del self.calls[: len(calls)], self.rows[: len(rows)], self.marks[: len(marks)]
 
     def _events(
-        self, calls: list[tuple[int, int]], rows: list[Row], marks: list[Mark]
+        self,
+        calls: list[tuple[int, int]],
+        rows: list[Row],
+        marks: list[Mark],
+        still_open: list[tuple[Any, ...]],
     ) -> list[dict[str, Any]]:
         """Return the lines of events.
 
         Ended and open ranges share a line, so that no range is in both.
         """
-        ended = {"ranges": _as_columns(map(self._numbered, rows)), "open": self._still_open()}
+        ended = {"ranges": _as_columns(map(self._numbered, rows)), "open": still_open}
         lines: list[dict[str, Any]] = [
             {"calls": _as_columns(calls)},
             {kind: values for kind, values in ended.items() if values},
@@ -386,10 +518,10 @@ class Writer:
         ]
         return [line for line in lines if any(line.values())]
 
-    def _still_open(self) -> list[tuple[Any, ...]]:
+    def _still_open(self, open_ranges: list[Row]) -> list[tuple[Any, ...]]:
         """Return the columns of open ranges; empty columns if there were some before."""
-        opened = _as_columns(map(self._numbered, self.open()))
-        self._had_open |= bool(opened)
+        self._had_open |= bool(open_ranges)
+        opened = _as_columns(map(self._numbered, open_ranges))
         return opened or ([()] * len(Row._fields) if self._had_open else [])
 
     def _numbered(self, event: Row | Mark) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from bridge.annotate.emitter import warn
+from bridge.annotate.emitter import EXIT_S, warn
 from bridge.capture.cupti import driver, records
 from bridge.capture.cupti.callbacks import callbacks
 from bridge.capture.cupti.library import CuptiError, Library
@@ -41,6 +41,14 @@ NO_ORIGINAL = -1
 CALL_DOMAINS = {records.DRIVER: DRIVER_API, records.RUNTIME: RUNTIME_API}
 NAMED = (records.KERNEL, records.DEVICE)  # kinds whose records point to a name
 LASTING = (records.DEVICE, records.CONTEXT)  # written once per device and context: never paused
+
+
+def _ends(function: Callable[[], object]) -> bool:
+    """Return whether a function ends within `EXIT_S`; if not, it goes on in a thread that nobody waits for."""
+    thread = Thread(target=function, name="bridge CUPTI wait", daemon=True)
+    thread.start()
+    thread.join(EXIT_S)
+    return not thread.is_alive()
 
 
 class Collector:
@@ -134,21 +142,38 @@ class Collector:
             self.library.call("cuptiActivityFlushAll", ctypes.c_uint32(FORCED))
 
     def wait(self) -> None:
-        """Wait for what the program has launched, because CUPTI hands over finished activities only."""
+        """Wait for what the program has launched, `EXIT_S` at most: CUPTI hands over finished activities only."""
         if not self._is_dead and (self._used_gpu_before or self._callbacks.contexts):
-            driver.wait(self._callbacks.contexts)
+            current = driver.current_context()
+            contexts = {*self._callbacks.contexts, *([current] if current else ())}
+            if not _ends(lambda: driver.wait(contexts)):
+                self._note_limit("the GPU was still at work")
 
     def stop(self) -> None:
         """Stop, and write what was recorded."""
         if not self.revive():
             self._ended.set()
             return
+        if not _ends(self._hand_over):
+            self._note_limit("CUPTI did not hand over its last records")
+            self._end_thread()
+        elif self._end_thread():
+            self._callbacks.release_memory()
+
+    def _hand_over(self) -> None:
+        """Have CUPTI hand over all records, and leave it."""
         self._disable(self.kinds)
         self._set_flush_period(0)
         self.flush()
         self._unsubscribe()
-        self._end_thread()
-        self._callbacks.release_memory()
+
+    def _note_limit(self, what: str) -> None:
+        """Say what was waited for in vain."""
+        text = f"{what} after {EXIT_S:.0f} s: the rest of process {os.getpid()} is lost"
+        warn(text)
+        if self._spool is not None:
+            with suppress(OSError):
+                self._spool.note({"missing": [text]})
 
     def _abandon(self) -> None:
         """Leave nothing of a start that failed."""
@@ -158,10 +183,15 @@ class Collector:
         if self._spool is not None:
             self._spool.remove()
 
-    def _end_thread(self) -> None:
+    def _end_thread(self) -> bool:
+        """End the thread that decodes; return whether it has ended in time."""
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread is None:
+            return True
+        self._thread.join(EXIT_S)
+        if self._thread.is_alive():
+            self._note_limit("records were still being written")
+        return not self._thread.is_alive()
 
     def _set_flush_period(self, milliseconds: int) -> None:
         with suppress(CuptiError, AttributeError):

@@ -34,12 +34,19 @@ def has_active_context(driver: Any) -> bool:
     return any(_is_active(driver, number) for number in range(device_count(driver)))
 
 
+def current_context() -> int | None:
+    """Return the context of this thread, None if it has none."""
+    driver, context = loaded_driver(), ctypes.c_void_p()
+    if driver is None or _failed(driver, "cuCtxGetCurrent", ctypes.byref(context)):
+        return None
+    return context.value
+
+
 def wait(contexts: Iterable[int]) -> None:
-    """Wait for the work of contexts, of all primary contexts, and of the one of this thread."""
+    """Wait for the work of contexts, and of all primary contexts."""
     driver = loaded_driver()
     if driver is None:
         return
-    _failed(driver, "cuCtxSynchronize")
     for number in range(device_count(driver)):
         if _is_active(driver, number):
             context = ctypes.c_void_p()

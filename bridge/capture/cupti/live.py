@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
+from bridge.annotate.emitter import EXIT_S
 from bridge.capture.cupti.export import write_report
 from bridge.capture.tool import CaptureError
 from bridge.package import UserError
@@ -39,7 +40,7 @@ def live_table(folder: Path, write: Callable[[str], object] = sys.stderr.write) 
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(EXIT_S)
 
 
 def _print(folder: Path, write: Callable[[str], object], ended: Event) -> None:

@@ -21,7 +21,7 @@ from bridge.annotate.memory.sampling import Sampler
 from bridge.annotate.memory.usage import process_sizes, uses
 from bridge.annotate.recording.recorder import Recorder
 from bridge.annotate.recording.sink import Memory
-from bridge.annotate.recording.writer import Period, Writer
+from bridge.annotate.recording.writer import Writer
 from bridge.annotate.stack import Entry, close, push
 from bridge.capture.session.control import capture_control
 from bridge.capture.session.options import OPS, RUNTIME, Options
@@ -170,7 +170,6 @@ class Cycle:
         self._options, self._recording, self._ready = options, recording, ready
         self._automatic = Automatic(options)
         self._capture = capture_control(options.capture)
-        self._period = _period(options)
         self._recorder: Recorder | None = None
         self._before: Before | None = None
         self._muted = False
@@ -191,15 +190,12 @@ class Cycle:
         self._recorder = Recorder(writer, None if isinstance(tool, NullEmitter) else tool)
         state.writer, state.details = writer, self._options.details
         self._route()
-        if self._period is not None:
-            self._period.begin(writer)
 
     def stop(self) -> None:
         """Stop the recording and the capture; open ranges stay open in the recording."""
         call_all(
             self._note_groups,
             self.sample,
-            self._stop_period,
             self._recording.stop_device,
             self._restore,
             self._recording.flush,
@@ -252,8 +248,6 @@ class Cycle:
         if writer is not None and self._recorder is not None:
             self._recorder.switch_to(writer)
             state.writer = writer
-            if self._period is not None:
-                self._period.begin(writer)
 
     def sample(self) -> None:
         """Record the memory in use, if the session samples memory."""
@@ -262,9 +256,8 @@ class Cycle:
             sampling.record(usages, process_sizes(usages))
 
     def leave(self) -> None:
-        """Stop in a forked child; the capture and the writing thread belong to the parent."""
+        """Stop in a forked child; the capture belongs to the parent."""
         self._capture = capture_control(self._options.capture)
-        self._period = _period(self._options)
         self._restore()
         self._recording.flush()
 
@@ -283,10 +276,6 @@ class Cycle:
         every = self._options.sample_rate
         return Sampler(recorder, every, lambda _op: sampling.record(uses())) if every else recorder
 
-    def _stop_period(self) -> None:
-        if self._period is not None:
-            self._period.end()
-
     def _restore(self) -> None:
         call_all(self._automatic.disable, self._fall_back, self._finish)
         self._before = None
@@ -303,10 +292,6 @@ class Cycle:
             recorder.switch_to(
                 _null_writer()
             )  # for threads that still close ranges with this recorder
-
-
-def _period(options: Options) -> Period | None:
-    return None if options.dump_period is None else Period(options.dump_period)
 
 
 def _null_writer() -> Writer:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.annotate.emitter import warn
 from bridge.annotate.recording.recorder import OF_REPORT, PREFIX
 from bridge.annotate.recording.sink import ENDING, FOLDER_MODE, File, Memory, Sink
-from bridge.annotate.recording.writer import Writer
+from bridge.annotate.recording.writer import PERIOD_NS, Writer
 from bridge.capture.session.device import SUFFIX, DeviceRecording
 from bridge.capture.session.options import (
     TRACES,
@@ -229,6 +229,8 @@ class CycleRecording:
         if self._writer is not None and self._made_by == os.getpid():
             self._writer.close()
         self._writer, self._made_by = Writer(self._sink()), os.getpid()
+        if self._options.dump_period is not None:
+            self._writer.period_ns = min(PERIOD_NS, int(self._options.dump_period * 1e9))
         self._writer.about(self._metadata)
         return self._writer
 

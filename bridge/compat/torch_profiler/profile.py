@@ -127,6 +127,14 @@ def _opened(path: Path, mode: str) -> Any:
     return gzip.open(path, mode) if _is_packed(path) else path.open(mode)
 
 
+def _has_other_backend(profiler: pytorch.profile) -> bool:
+    """Return whether another backend than Kineto adds to the trace, by the flag of PyTorch's version.
+
+    The flag is `_use_cupti_monitor` in PyTorch 2.13, `_use_cuspy` in 2.15.
+    """
+    return any(value is True for name, value in vars(profiler).items() if name.startswith("_use_"))
+
+
 class profile(pytorch.profile):  # type: ignore[misc]  # noqa: N801 - PyTorch's name
     """PyTorch's `torch.profiler.profile`, with `report` and `by`; arguments are PyTorch's.
 
@@ -166,7 +174,7 @@ class profile(pytorch.profile):  # type: ignore[misc]  # noqa: N801 - PyTorch's 
     @wraps(pytorch.profile.export_chrome_trace)
     def export_chrome_trace(self, path: str, *args: Any, **options: Any) -> None:
         """Write the trace of the last cycle as PyTorch does; any number of times."""
-        is_other = any((*args, *options.values())) or getattr(self, "_use_cupti_monitor", False)
+        is_other = any((*args, *options.values())) or _has_other_backend(self)
         if self._trace is None or is_other:  # written in Python, or of another backend
             super().export_chrome_trace(path, *args, **options)
         else:

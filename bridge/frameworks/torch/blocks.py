@@ -15,6 +15,7 @@ from torch.autograd.profiler import record_function
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
 
@@ -72,6 +73,8 @@ STEPS = ("Optimizer.step#", "Optimizer.zero_grad#")
 WAITS = ("enumerate(DataLoader)#",)
 ENTRY = "_bridge_entry"  # attribute of an open block that holds its range
 
+BLOCKS = Guard("optimizer steps and data loading of PyTorch")
+
 _requests: Counter[str] = Counter()
 _prefixes: tuple[str, ...] = ()  # prefixes of the requested names
 
@@ -115,11 +118,8 @@ def _request(prefixes: tuple[str, ...], by: int) -> None:
 
 def _enter_with_range(block: Any) -> Any:
     """Enter a block, with a range if its name is requested."""
-    if state.idle or not block.name.startswith(_prefixes):
+    if state.idle or (entry := _opened(block)) is None:
         return _original_enter(block)
-    entry = Entry(Label(block.name), stack.new_call_id())
-    push(entry)
-    setattr(block, ENTRY, entry)
     try:
         return _original_enter(block)
     except BaseException:
@@ -127,11 +127,27 @@ def _enter_with_range(block: Any) -> Any:
         raise
 
 
+@BLOCKS.hook
+def _opened(block: Any) -> Entry | None:
+    """Return a new range of a block, None if its name is not requested."""
+    if not block.name.startswith(_prefixes):
+        return None
+    entry = Entry(Label(block.name), stack.new_call_id())
+    setattr(block, ENTRY, entry)
+    push(entry)
+    return entry
+
+
 def _exit_with_range(block: Any, *error: Any) -> None:
     """Exit a block and close its range."""
     try:
         _original_exit(block, *error)
     finally:
-        entry = block.__dict__.pop(ENTRY, None)
-        if entry is not None:
-            close(entry)
+        _close(block)
+
+
+@BLOCKS.closing
+def _close(block: Any) -> None:
+    entry = block.__dict__.pop(ENTRY, None)
+    if entry is not None:
+        close(entry)

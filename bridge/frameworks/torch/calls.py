@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from threading import local
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from torch import _C, Tensor
 from torch._C._autograd import _get_sequence_nr
@@ -19,6 +20,7 @@ from torch.compiler import is_compiling
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry
 
@@ -106,9 +108,21 @@ def mark_run(node: Any) -> None:
 def nodes(output: Any) -> list[Any]:
     """Return the nodes that created the tensors of an output, each once."""
     if isinstance(output, Tensor):
-        return [] if output.grad_fn is None else [output.grad_fn]
-    creators = (tensor.grad_fn for tensor in _tensors(output, MAX_DEPTH))
+        node = _creator(output)
+        return [] if node is None else [node]
+    creators = map(_creator, _tensors(output, MAX_DEPTH))
     return list(dict.fromkeys(node for node in creators if node is not None))
+
+
+def _creator(tensor: Any) -> Any:
+    """Return the node that created a tensor; None for a view that PyTorch has made invalid.
+
+    It does so to a view, such as one of `unbind`, whose base changes in place; no gradient can reach that.
+    """
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
 
 
 def _tensors(output: Any, depth: int) -> Iterator[Any]:
@@ -128,6 +142,20 @@ def _values(output: Any) -> Any:
     if is_dataclass(output) and not isinstance(output, type):
         return vars(output).values() if hasattr(output, "__dict__") else ()
     return ()
+
+
+# -- What ends all hooks of modules after an error of one
+
+
+_sites: WeakSet[Site] = WeakSet()
+
+
+def _remove_all() -> None:
+    for site in list(_sites):
+        site.remove()
+
+
+MODULES = Guard("ranges of PyTorch's modules", _remove_all)
 
 
 # -- Backward passes: their open ranges per thread, closed however a pass ends
@@ -183,10 +211,14 @@ class Pass:
         pending = set(nodes)
 
         def after(node: Any) -> None:
-            mark_run(node)
-            pending.discard(node)
-            if not pending:
-                self.close(call)
+            try:
+                mark_run(node)
+                pending.discard(node)
+                if not pending:
+                    self.close(call)
+            except Exception as error:
+                if not MODULES.takes(error):
+                    raise
 
         self.waiting[call] = [
             node.register_hook(lambda *_, node=node: after(node)) for node in nodes
@@ -211,10 +243,12 @@ class PassEnd:
     def __init__(self, ending: Pass) -> None:
         self.ending = ending
 
+    @MODULES.closing
     def __call__(self) -> None:
         """Close the open calls of the pass."""
         self.ending.finish()
 
+    @MODULES.closing
     def __del__(self) -> None:
         self.ending.finish()
 
@@ -265,6 +299,7 @@ class Site:
         self.forward_label = Label(f"module:{path}", category=CATEGORY)
         self.backward_label = Label(f"backward:{path}", category=CATEGORY)
         self.open: set[ModuleCall] = set()
+        _sites.add(self)
 
     def __reduce__(self) -> tuple[type[Site], tuple[str]]:
         return Site, (self.path,)  # off, because another process cannot remove it
@@ -276,13 +311,17 @@ class Site:
         """Open a call; the hook before forward."""
         if is_compiling() or state.idle or not self.on:
             return
-        caller = _here.call
-        if caller is not None and caller.closed:
-            caller = _here.innermost()
-        call = ModuleCall(self, caller)
-        self.open.add(call)
-        _here.call = call
-        stack.push(call)
+        try:
+            caller = _here.call
+            if caller is not None and caller.closed:
+                caller = _here.innermost()
+            call = ModuleCall(self, caller)
+            self.open.add(call)
+            _here.call = call
+            stack.push(call)
+        except Exception as error:
+            if not MODULES.takes(error):
+                raise
 
     def after(self, _module: object, _args: object, output: Any) -> None:
         """Close a call, and hook its nodes to reopen it in backward passes.
@@ -291,15 +330,19 @@ class Site:
         """
         if is_compiling() or not self.open:
             return
-        call = _here.call
-        if call is None or call.site is not self:
-            call = _here.close_down_to(self)
-        if call is None:
-            return
-        call.leave()
-        _here.call = call.caller
-        if self.backward:
-            call.follow(nodes(output))
+        try:
+            call = _here.call
+            if call is None or call.site is not self:
+                call = _here.close_down_to(self)
+            if call is None:
+                return
+            call.leave()
+            _here.call = call.caller
+            if self.backward:
+                call.follow(nodes(output))
+        except Exception as error:
+            if not MODULES.takes(error):
+                raise
 
     def remove(self) -> None:
         """Close open calls, and stop recording."""
@@ -347,18 +390,26 @@ class ModuleCall(Entry):
 
     def on_gradient(self, _gradients: object) -> None:
         """Open the backward range, because a gradient of an output has arrived."""
-        if not state.idle and self.site.on and (running := current()):
-            running.open(self)
+        try:
+            if not state.idle and self.site.on and (running := current()):
+                running.open(self)
+        except Exception as error:
+            if not MODULES.takes(error):
+                raise
 
     def on_last_node(self, _sent: object, _received: object) -> None:
         """Close the backward range after the last node and the accumulation of its gradients."""
-        if state.idle or not (running := current()):
-            return
-        pending = [node for node in self.accumulating if runs_next(node, self.last)]
-        if pending:
-            running.close_after(self, pending)
-        else:
-            running.close(self)
+        try:
+            if state.idle or not (running := current()):
+                return
+            pending = [node for node in self.accumulating if runs_next(node, self.last)]
+            if pending:
+                running.close_after(self, pending)
+            else:
+                running.close(self)
+        except Exception as error:
+            if not MODULES.takes(error):
+                raise
 
     def chain(self) -> list[ModuleCall]:
         """Return the calls around this one and itself, outermost first."""

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from bridge.annotate import stack
 from bridge.annotate.details import DetailOptions, Observer
 from bridge.annotate.emit import state
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
 from bridge.frameworks.torch.sizes import with_sizes
@@ -73,6 +74,7 @@ def _decomposes(overload: str) -> bool | None:
 # -- torch.compile
 
 
+COMPOSITE_OPS = Guard("composite ops of PyTorch")
 CALLBACKS = "torch._dynamo.callback"
 
 
@@ -93,6 +95,7 @@ class Compiler:
             callbacks.on_compile_start(_before)
 
 
+@COMPOSITE_OPS.closing
 def _before(*_: object) -> None:
     """Leave our mode; called when a compilation begins."""
     Compiler.has_run = True
@@ -130,21 +133,11 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
         kwargs = kwargs or {}
         if is_compiling():  # the compiler traces this method: it must see nothing but the call
             return func(*args, **kwargs)
-        Compiler.watch()
-        key = (func, True) if kwargs.get(IN_PLACE) is True else func
-        try:
-            label = self.labels[key]
-        except KeyError:
-            name = composite_name(func, in_place=key is not func)
-            label = self.labels[key] = Label(name) if name else None
-        # In inference mode the dispatch mode sees composite ops themselves.
-        if label is None or state.idle or self.over or is_inference_mode_enabled():
+        label, observer = self._wanted_of(func, args, kwargs)
+        if label is None:
             return func(*args, **kwargs)
-        wanted, name = self.wanted, label.name
-        if wanted.in_text:
-            label = Label(with_sizes(name, [*args, *kwargs.values()]))
-        if wanted.details is not None:
-            return _observed(wanted, name, label, func, args, kwargs)
+        if observer is not None:
+            return _observed(observer, label, func, args, kwargs)
         entry = Entry(label, stack.new_call_id())
         push(entry)
         try:
@@ -152,14 +145,50 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
         finally:
             close(entry)
 
+    def _wanted_of(
+        self, func: Any, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Label | None, Observer | None]:
+        """Return the label of a function, None for no range, and the observer of its details."""
+        try:
+            Compiler.watch()
+            # In inference mode the dispatch mode sees composite ops themselves.
+            if state.idle or self.over or is_inference_mode_enabled():
+                return None, None
+            label, wanted = self._label(func, kwargs), self.wanted
+            if label is None:
+                return None, None
+            observer = None if wanted.details is None else _observer(wanted, label.name)
+            if wanted.in_text:
+                label = Label(with_sizes(label.name, [*args, *kwargs.values()]))
+        except Exception as error:
+            if not COMPOSITE_OPS.takes(error):
+                raise
+            self.over = True
+            return None, None
+        return label, observer
 
-def _observed(
-    wanted: Wanted, name: str, label: Label, func: Any, args: Any, kwargs: dict[str, Any]
-) -> Any:
-    """Run one op in its range, and record its details."""
+    def _label(self, func: Any, kwargs: dict[str, Any]) -> Label | None:
+        """Return the label of a composite op, None of another function."""
+        key = (func, True) if kwargs.get(IN_PLACE) is True else func
+        try:
+            return self.labels[key]
+        except KeyError:
+            name = composite_name(func, in_place=key is not func)
+            label = self.labels[key] = Label(name) if name else None
+            return label
+
+
+def _observer(wanted: Wanted, name: str) -> Observer:
     observer = wanted.observers.get(name)
     if observer is None:
         observer = wanted.observers[name] = Observer(name, wanted.details or DetailOptions())
+    return observer
+
+
+def _observed(
+    observer: Observer, label: Label, func: Any, args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Run one op in its range, and record its details."""
     seen, result, number = observer.look(args, kwargs), None, stack.new_call_id()
     entry = Entry(label, number)
     push(entry)

@@ -65,7 +65,7 @@ def _in_range(name: str, function: Any, args: Any, kwargs: dict[str, Any]) -> An
     if state.idle:
         return function(*args, **kwargs)
     entry = Entry(Label(name, None, CATEGORY), stack.new_call_id())
-    push(entry)
+    push(entry)  # neither this nor `close` raises an error of ours
     try:
         return function(*args, **kwargs)
     finally:

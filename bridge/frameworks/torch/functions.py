@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, resol
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
 from bridge.frameworks.torch.blocks import Switch
@@ -40,6 +41,8 @@ SKIPPED = frozenset(
     f"{TENSOR}{name}"
     for name in "__repr__ __format__ __hash__ __len__ __reduce_ex__ __dir__ __torch_function__".split()
 )
+
+CALLS = Guard("calls of PyTorch's functions")
 
 Namer = Callable[[str], Label | None]  # from PyTorch's name of a function; None for no range
 
@@ -89,12 +92,16 @@ class Mode(TorchFunctionMode):  # type: ignore[misc]  # torch may be absent wher
         try:
             return self.labels[func]
         except KeyError:
-            name = resolve_name(func) or ""
-            label = None if name.endswith(ATTRIBUTES) else self.namer(name)
-            self.labels[func] = label
-            return label
+            return self._new_label(func)
         except TypeError:  # not hashable
             return None
+
+    @CALLS.hook
+    def _new_label(self, func: Any) -> Label | None:
+        name = resolve_name(func) or ""
+        label = None if name.endswith(ATTRIBUTES) else self.namer(name)
+        self.labels[func] = label
+        return label
 
 
 class Here(local):

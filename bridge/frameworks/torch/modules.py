@@ -21,7 +21,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from bridge.annotate.emit import state
 from bridge.annotate.label import checked_name
 from bridge.frameworks.torch.blocks import Switch, dataloader_waits, optimizer_steps
-from bridge.frameworks.torch.calls import Site
+from bridge.frameworks.torch.calls import MODULES, Site
 from bridge.frameworks.torch.functions import functions
 from bridge.frameworks.torch.ops import ops as every_op
 
@@ -245,19 +245,32 @@ def every_module() -> EveryModule:
 
 
 def _before(module: Any, args: Any) -> None:
-    if is_compiling() or state.idle or _is_annotated_by_program(module):
+    if is_compiling() or state.idle:
         return
-    site = _sites.get(module)
-    if site is None:
-        _name_all(module)
-        site = _sites[module]
-    site.before(module, args)
+    try:
+        if _is_annotated_by_program(module):
+            return
+        site = _sites.get(module)
+        if site is None and not MODULES.broken:
+            _name_all(module)
+            site = _sites[module]
+    except Exception as error:
+        if not MODULES.takes(error):
+            raise
+        return
+    if site is not None:
+        site.before(module, args)
 
 
 def _after(module: Any, args: Any, output: Any) -> None:
     if is_compiling():
         return
-    site = _sites.get(module)
+    try:
+        site = _sites.get(module)
+    except Exception as error:
+        if not MODULES.takes(error):
+            raise
+        return
     if site is not None:
         site.after(module, args, output)
 

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from bridge.annotate import emit, stack
 from bridge.annotate.details import DetailOptions, Observer, Place, merged
 from bridge.annotate.emit import state
+from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
 from bridge.frameworks.torch.blocks import Switch
@@ -30,6 +31,7 @@ from bridge.frameworks.torch.sizes import with_sizes
 # -- Ops
 
 
+OPS = Guard("ops of PyTorch")
 TEXT = "text"
 FRAMES = 8  # of a call stack
 PROFILER = "profiler::"  # prefix of the ops that `record_function` calls
@@ -57,12 +59,18 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one op in its range."""
         kwargs = kwargs or {}
-        if func not in self.labels:
-            self.labels[func] = _label(op_name(func))
-        label = self.labels[func]
-        if label is None or state.idle or self.over:
+        try:
+            if func not in self.labels:
+                self.labels[func] = _label(op_name(func))
+            label = self.labels[func]
+            is_off = label is None or state.idle or self.over
+            node = None if is_off else node_entry()
+        except Exception as error:
+            if not OPS.takes(error):
+                raise
+            is_off = self.over = True
+        if is_off:
             return func(*args, **kwargs)
-        node = node_entry()
         if node is None:
             return self._run(func, label, args, kwargs)
         push(node)
@@ -71,19 +79,22 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         finally:
             close(node)
 
-    def _run(self, func: Any, label: Label, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _run(self, func: Any, label: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one op in its range, and record its details."""
-        wanted = self.wanted
-        if wanted.details is None:
-            observer, seen = None, None
-        else:
-            observer = wanted.observers.get(func)
-            if observer is None:
-                observer = wanted.observers[func] = _observer(func, label.name, wanted.details)
-            seen = observer.look(args, kwargs)
-        if wanted.in_text:
-            label = Label(with_sizes(label.name, [*args, *kwargs.values()]))
-        result, number = None, stack.new_call_id()
+        observer, seen, result, number = None, None, None, stack.new_call_id()
+        try:
+            wanted = self.wanted
+            if wanted.details is not None:
+                observer = wanted.observers.get(func)
+                if observer is None:
+                    observer = wanted.observers[func] = _observer(func, label.name, wanted.details)
+                seen = observer.look(args, kwargs)
+            if wanted.in_text:
+                label = Label(with_sizes(label.name, [*args, *kwargs.values()]))
+        except Exception as error:
+            if not OPS.takes(error):
+                raise
+            self.over = True
         entry = Entry(label, number)
         push(entry)
         try:

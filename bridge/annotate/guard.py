@@ -1,0 +1,104 @@
+"""Guards of the hooks that run in the program: an error of ours is one warning, and never the program's.
+
+Hooks on hot paths catch errors themselves and ask `Guard.takes`, because a `try` costs nothing while
+nothing is raised. Others are decorated with `Guard.hook` or `Guard.closing`.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` without `enum`
+import os
+from collections.abc import Callable, Iterator
+from functools import wraps
+from types import CodeType, TracebackType
+from typing import Any, TypeVar
+
+from bridge.annotate.emitter import warn
+
+HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (no pathlib)
+# What reaches its limit in a hook of ours reaches it in the program, too.
+LIMITS = (RecursionError, MemoryError)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Guard:
+    """Hooks of one kind, which end together after an error of ours; ``end`` undoes what they have open."""
+
+    __slots__ = ("broken", "end", "kind")
+
+    def __init__(self, kind: str, end: Callable[[], object] = lambda: None) -> None:
+        self.kind = kind
+        self.end = end
+        self.broken = False
+
+    def takes(self, error: Exception) -> bool:
+        """Return whether an error is ours; then it has been warned of, once, and the hooks have ended.
+
+        Call it where the error is caught. What a signal handler of the program raised meanwhile is
+        the program's.
+        """
+        if isinstance(error, LIMITS) or not _handlers().isdisjoint(_codes(error)):
+            return False
+        if not self.broken:
+            self.broken = True
+            warn(f"{self.kind} are no longer recorded: {error_text(error)}{_place(error)}", 3)
+        self.end()
+        return True
+
+    def hook(self, function: F) -> F:
+        """Return a hook that does nothing, and returns None, from the first error of ours on."""
+        return self._guarded(function, skips=True)
+
+    def closing(self, function: F) -> F:
+        """Return a hook that is called after an error as well, because it closes what is open."""
+        return self._guarded(function, skips=False)
+
+    def _guarded(self, function: F, *, skips: bool) -> F:
+        @wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            if skips and self.broken:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                if not self.takes(error):
+                    raise
+                return None
+
+        return guarded  # type: ignore[return-value]
+
+
+def error_text(error: Exception) -> str:
+    """Return the type and the text of an error, whose own methods may fail."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception whose text raises
+        return type(error).__name__
+
+
+def _frames(error: Exception) -> Iterator[TracebackType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _codes(error: Exception) -> set[CodeType]:
+    return {trace.tb_frame.f_code for trace in _frames(error)}
+
+
+def _handlers() -> set[CodeType | None]:
+    """Return the code of the program's signal handlers."""
+    handlers = (_signal.getsignal(number) for number in _signal.valid_signals())
+    functions = (getattr(handler, "__func__", handler) for handler in handlers)
+    return {getattr(function, "__code__", None) for function in functions}
+
+
+def _place(error: Exception) -> str:
+    """Return the innermost line of this package that led to an error."""
+    own = [t for t in _frames(error) if t.tb_frame.f_code.co_filename.startswith(HOME)]
+    if not own:
+        return ""
+    file = os.path.relpath(own[-1].tb_frame.f_code.co_filename, os.path.dirname(HOME))  # noqa: PTH120 (as above)
+    return f" ({file}:{own[-1].tb_lineno})"

@@ -1,0 +1,171 @@
+"""Processes that end by force while no annotation comes: at most the last second of a recording is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from processes import PATH
+
+import importers
+
+pytestmark = pytest.mark.slow
+
+BURST = """
+def burst(name):
+    for n in range(2_000):
+        with bridge.nvtx_op(name): pass
+    time.sleep(1.2)
+"""
+WAYS = {
+    "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
+    "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM)",
+    "_exit": "os._exit(0)",
+    "abort": "os.abort()",
+    "exec": "os.execv('/bin/true', ['true'])",
+}
+
+
+def run(folder: Path, program: str, begin: str = "") -> list[str]:
+    """Run a program that records; return the lines that it printed."""
+    head = "import os, resource, signal, subprocess, sys, threading, time\n"
+    head += "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+    file = folder / "program.py"
+    file.write_text(head + begin + "import bridge\n" + BURST + dedent(program))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", file],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": PATH, "BRIDGE_SIDECAR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert not done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+def counts(folder: Path) -> list[Counter[str]]:
+    """Return how many ranges of each name each recording of a folder has."""
+    reports = (importers.load(path) for path in sorted(folder.glob("*.jsonl")))
+    return [Counter(report.ranges["name"]) for report in reports]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_idle_process_leaves_what_it_recorded(tmp_path, way) -> None:
+    run(
+        tmp_path,
+        f"""
+        with bridge.profile(path="s.jsonl"), bridge.nvtx_op("outer"):
+            burst("op")
+            {WAYS[way]}
+        """,
+    )
+    report = importers.load(tmp_path / "s.jsonl")
+    assert Counter(report.ranges["name"]) == {"op": 2_000, "outer": 1}
+    assert report.ranges["open"].sum() == 1
+
+
+def test_an_open_range_alone_is_left(tmp_path) -> None:
+    run(
+        tmp_path,
+        """
+        with bridge.profile(path="s.jsonl"), bridge.nvtx_op("long"):
+            time.sleep(1.2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    assert counts(tmp_path) == [{"long": 1}]
+
+
+def test_a_forked_child_leaves_what_it_recorded(tmp_path) -> None:
+    run(
+        tmp_path,
+        """
+        with bridge.profile(path="s.jsonl"):
+            with bridge.nvtx_op("parent"): pass
+            if not (pid := os.fork()):
+                burst("child")
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    assert counts(tmp_path) == [{"child": 2_000}, {"parent": 1}]
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_a_terminated_child_of_multiprocessing_leaves_what_it_recorded(tmp_path, method) -> None:
+    run(
+        tmp_path,
+        f"""
+        import multiprocessing
+        def work(pipe):
+            with bridge.profile(path="child.jsonl"):
+                burst("child")
+                pipe.send("ready")
+                time.sleep(60)
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{method}")
+            receiver, sender = context.Pipe()
+            child = context.Process(target=work, args=(sender,))
+            child.start()
+            receiver.recv()
+            child.terminate()
+            child.join()
+        """,
+    )
+    assert counts(tmp_path) == [{"child": 2_000}]
+
+
+def test_details_of_calls_are_left(tmp_path) -> None:
+    run(
+        tmp_path,
+        """
+        attached.attach()
+        attached.call(1)
+        attached.call(1)
+        time.sleep(1.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        "import attached\n",
+    )
+    (path,) = tmp_path.glob("bridge-*.jsonl")
+    assert path.read_text().count('"calls"') >= 1
+
+
+def test_the_program_meets_no_thread_of_ours(tmp_path) -> None:
+    """Newer Pythons warn of a fork with threads; programs join all threads, and wait for signals."""
+    lines = run(
+        tmp_path,
+        """
+        with bridge.profile(path="s.jsonl"):
+            with bridge.nvtx_op("a"): pass
+            with bridge.nvtx_op("b"): pass
+            print("recording", tasks(), threading.active_count(), len(threading.enumerate()))
+            if not (pid := os.fork()):
+                os._exit(0)
+            os.waitpid(pid, 0)
+            with bridge.nvtx_op("c"): pass
+            print("after", tasks())
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            os.kill(os.getpid(), signal.SIGTERM)
+            print("received", signal.sigwait({signal.SIGTERM}).name)
+        time.sleep(4)
+        print("idle", tasks())
+        with bridge.profile(path="s2.jsonl"):
+            with bridge.nvtx_op("d"): pass
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        "tasks = lambda: len(os.listdir('/proc/self/task'))\n"
+        "os.register_at_fork(before=lambda: print('at the fork', tasks(), flush=True))\n",
+    )
+    expected = "recording 2 1 1, at the fork 1, after 2, received SIGTERM, idle 1"
+    assert [line for line in lines if line] == expected.split(", ")
+    assert counts(tmp_path) == [dict.fromkeys("abc", 1), {"d": 1}]

@@ -26,7 +26,8 @@ from bridge.join.arrays import (
     stable_order,
 )
 from bridge.join.attributed import AttributedCapture
-from bridge.join.nesting import levels, parents
+from bridge.join.forest import levels
+from bridge.join.nesting import parents
 
 MAX_ROWS = 48
 MAX_SLICES = 8_000  # the longest overall; each row has some more

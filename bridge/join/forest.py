@@ -94,6 +94,32 @@ def is_repeated(parent: Ints, key: Ints) -> Flags:
     return inside
 
 
+def common(parent: Ints, first: Ints, second: Ints) -> Ints:
+    """Return the innermost node around, or equal to, both nodes of each pair, or NONE."""
+    place, size = depth_first(parent)
+
+    def is_around(node: Ints, other: Ints) -> Flags:
+        result: Flags = (place[node] <= place[other]) & (place[other] < (place + size)[node])
+        return result
+
+    node = first.copy()
+    apart = np.flatnonzero(~is_around(node, second))
+    for ancestor in reversed(ancestors(parent)):
+        above = ancestor[node[apart]]
+        stays = (above == NONE) | is_around(above, second[apart])
+        node[apart] = np.where(stays, node[apart], above)
+    node[apart] = parent[node[apart]]
+    return node
+
+
+def ancestors(parent: Ints) -> list[Ints]:
+    """Return the nodes 1, 2, 4 … levels above each node, NONE where there are fewer."""
+    result = [parent]
+    while (result[-1] != NONE).any():
+        result.append(np.append(result[-1], NONE)[result[-1]])
+    return result
+
+
 def distinct_paths(parent: Ints, name: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the distinct paths of names from the roots to the nodes, as a forest of their own.
 

@@ -24,7 +24,7 @@ from bridge.join.arrays import (
     run_edges,
     stable_order,
 )
-from bridge.join.forest import levels, nearest
+from bridge.join.forest import ancestors, levels, nearest
 from bridge.join.grammar import parse
 from bridge.join.paths import paths
 from importers import frames
@@ -148,10 +148,7 @@ class Nesting:
     @cached_property
     def _ancestors(self) -> list[Ints]:
         """The nodes 1, 2, 4 … levels above each node on its stack, NONE where there are fewer."""
-        result = [self.own_parent]
-        while (result[-1] != NONE).any():
-            result.append(np.append(result[-1], NONE)[result[-1]])
-        return result
+        return ancestors(self.own_parent)
 
     def innermost_of(self, nodes: tuple[int, int], instant: Ints) -> Ints:
         """Return the innermost node open at each instant on the stack of these nodes, or NONE.

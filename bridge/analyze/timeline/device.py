@@ -39,6 +39,7 @@ from bridge.join.attribution import (
     RULES,
     Codes,
 )
+from bridge.join.paths import MAX_DEPTH, paths
 from importers import frames
 from importers.frames import pick
 
@@ -108,14 +109,11 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     stream = tracks.of_activities
     start, duration = times(table)
     track = tracks.lane(stream, disjoint_lanes(stream, start, start + duration), "stream")
-    node = attributed.attribution.node
     ops = list(attributed.ops)
     is_marked = np.isin(attributed.attribution.rule, MARKED_RULES)
     args: dict[str, Column] = {
         "op": NameColumn(attributed.activity_op, ops),
-        "path": Chain(
-            node, attributed.attribution.nesting.parent, NameColumn(attributed.node_op, ops)
-        ),
+        "path": _paths(attributed),
         "reason": NameColumn(_reason_codes(attributed.attribution.reason), list(REASONS)),
         "correlation": frames.ints(table, "correlation"),
     }
@@ -127,6 +125,16 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     return make_slices(
         "kernel", rows, track, (start, duration), named(attributed.activity_name), args
     )
+
+
+def _paths(attributed: AttributedCapture) -> Chain | NameColumn:
+    """Return the path of each activity; as texts where paths are so deep that they are cut."""
+    nesting, node = attributed.attribution.nesting, attributed.attribution.node
+    if int(nesting.level.max(initial=NONE)) < MAX_DEPTH:
+        names = NameColumn(attributed.node_op, list(attributed.ops))
+        return Chain(node, nesting.parent, names)
+    code, texts = paths(nesting.parent, attributed.node_op, attributed.ops)
+    return NameColumn(np.append(code, NONE)[node], texts)
 
 
 def _reason_codes(reason: Codes) -> Ints:

@@ -87,7 +87,7 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
         rows = bulk.append(path, _made(tables))
         with open_store(path) as database:
             for table, values in small.result().items():
-                database.table(table).insert_all(values)
+                _insert_rows(database, table, values)
             database.table("reports").insert_all(_reports(report, run))
             database.table("extents").insert_all(
                 {
@@ -110,6 +110,16 @@ def _made(tables: list[tuple[str, Future[Made]]]) -> Iterator[tuple[str, Made]]:
     while tables:
         table, made = tables.pop(0)
         yield table, made.result()
+
+
+def _insert_rows(database: Database, table: str, rows: list[dict[str, Any]]) -> None:
+    """Insert rows of numbers and texts at once; sqlite-utils takes a transaction for each hundred."""
+    if not rows:
+        return
+    names, marks = ", ".join(f"[{name}]" for name in rows[0]), ", ".join("?" * len(rows[0]))
+    sql = f"INSERT INTO [{table}] ({names}) VALUES ({marks})"
+    with database.conn as connection:
+        connection.executemany(sql, (tuple(row.values()) for row in rows))
 
 
 def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, list[dict[str, Any]]]:

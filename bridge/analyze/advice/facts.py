@@ -57,6 +57,8 @@ class Evidence:
         is_step = np.zeros(len(self.capture.ranges) + 1, bool)
         is_step[attributed.steps.range] = True
         is_step[NONE] = False
+        if not is_step.any():
+            return attributed.node_path
         op = np.where(is_step[nesting.range], len(attributed.ops), attributed.node_op)
         return paths(nesting.parent, op, [*attributed.ops, STEP_NAME])
 

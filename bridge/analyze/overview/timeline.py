@@ -34,6 +34,7 @@ MAX_SLICES = 8_000  # the longest overall; each row has some more
 MIN_SLICES_PER_ROW = 50
 MAX_BINS = 1_000
 MAX_TOTAL_BINS = 24_000
+MAX_PIECES = 2_000_000  # of slices, cut at the edges of bins
 KINDS = STEPS, OPS, STREAM = ("steps", "ops", "stream")
 REST = "rest"
 
@@ -63,9 +64,9 @@ def timeline_columns(
     slices, rows = _slice_rows(attributed)
     if not len(slices.row):
         return None
-    bins = axis.bins(min(MAX_BINS, max(100, MAX_TOTAL_BINS // len(rows))))
     is_listed = _listed_slices(slices, [row["kind"] == REST for row in rows])
     merged = np.flatnonzero(~is_listed)
+    bins = axis.bins(_bin_limit(axis, len(rows), int((slices.end - slices.start)[merged].sum())))
     listed = np.flatnonzero(is_listed)
     listed = listed[order_by(slices.row[listed], slices.start[listed])]
     return {
@@ -82,6 +83,12 @@ def timeline_columns(
         "bins": _bin_columns(_binned(slices, merged, bins), attributed.ops, names),
         "merged": len(merged),
     }
+
+
+def _bin_limit(axis: Axis, rows: int, merged_ns: int) -> int:
+    """Return how many bins there may be; fewer where many slices are open in each of them."""
+    limit = min(MAX_BINS, max(100, MAX_TOTAL_BINS // rows))
+    return max(1, min(limit, MAX_PIECES * axis.length // max(1, merged_ns)))
 
 
 def _binned(slices: SliceRows, merged: Ints, bins: Bins) -> tuple[Ints, ...]:

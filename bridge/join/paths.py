@@ -16,7 +16,7 @@ from importers.texts import unique_names
 
 SEPARATOR = "/"
 MAX_DEPTH = 200  # names of a path that is written whole, and levels of a call tree
-KEPT = 20  # names that are written at either end of a path that is cut
+KEPT = 10  # names that are written at either end of a path that is cut
 CUT = "…"  # stands for the names between them, and for the levels below the last
 
 

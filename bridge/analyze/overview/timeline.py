@@ -34,7 +34,7 @@ MAX_SLICES = 8_000  # the longest overall; each row has some more
 MIN_SLICES_PER_ROW = 50
 MAX_BINS = 1_000
 MAX_TOTAL_BINS = 24_000
-MAX_PIECES = 2_000_000  # of slices, cut at the edges of bins
+MAX_PIECES = 1_000_000  # of slices, cut at the edges of bins
 KINDS = STEPS, OPS, STREAM = ("steps", "ops", "stream")
 REST = "rest"
 
@@ -95,11 +95,13 @@ def _binned(slices: SliceRows, merged: Ints, bins: Bins) -> tuple[Ints, ...]:
     """Return time, count, row, bin and op of the pieces of slices, summed by row, bin and op."""
     none = np.empty(0, np.int64)
     parts: list[tuple[Ints, ...]] = [(none,) * 5]
-    for first in range(0, len(merged), BLOCK):
-        of_block = merged[first : first + BLOCK]
-        piece, bin_number, length = bins.spread(slices.start[of_block], slices.end[of_block])
+    length = int((slices.end - slices.start)[merged].sum())
+    step = max(1, BLOCK // (1 + length // (bins.width * max(1, len(merged)))))  # most are short
+    for first in range(0, len(merged), step):
+        of_block = merged[first : first + step]
+        piece, bin_number, time = bins.spread(slices.start[of_block], slices.end[of_block])
         row, op = slices.row[of_block][piece], slices.op[of_block][piece]
-        time, keys, count = grouped_sums(length, row, bin_number, op)
+        time, keys, count = grouped_sums(time, row, bin_number, op)
         parts.append((time, count, *keys))
     time, count, *keys = (np.concatenate(column) for column in zip(*parts, strict=True))
     group, rows = number_groups(*keys)

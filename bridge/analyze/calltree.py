@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from bridge.analyze.groups import counts, sums
 from bridge.analyze.metrics import no_timeline
-from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.nesting import SEPARATOR, Nesting, inherited, levels
+from bridge.join.forest import depth_first, distinct_paths, folded, is_repeated, levels
+from bridge.join.nesting import Nesting, inherited
+from bridge.join.paths import CUT, capped
 from importers import frames
 from importers.frames import pick
 from importers.texts import unique_names
@@ -29,36 +31,18 @@ from importers.texts import unique_names
 
 def subtree_sums(nesting: Nesting, values: Ints) -> Ints:
     """Return the value of each node plus those of all nodes under it."""
-    total = values.copy()
-    for nodes in _deepest_first(nesting):
-        np.add.at(total, nesting.parent[nodes], total[nodes])
-    return total
+    return folded(nesting.parent, values)
 
 
 def subtree_extremes(nesting: Nesting, low: Ints, high: Ints) -> tuple[Ints, Ints]:
     """Return the minimum of ``low`` and the maximum of ``high`` over each node and all under it."""
-    low, high = low.copy(), high.copy()
-    for nodes in _deepest_first(nesting):
-        np.minimum.at(low, nesting.parent[nodes], low[nodes])
-        np.maximum.at(high, nesting.parent[nodes], high[nodes])
-    return low, high
-
-
-def is_recursive(nesting: Nesting, op: Ints) -> Flags:
-    """Return whether each node lies inside another node of the same op."""
-    result = np.zeros(len(nesting), bool)
-    ancestor = nesting.parent.copy()
-    nodes = np.flatnonzero(ancestor != NONE)
-    while len(nodes):
-        result[nodes] |= op[ancestor[nodes]] == op[nodes]
-        ancestor[nodes] = nesting.parent[ancestor[nodes]]
-        nodes = nodes[ancestor[nodes] != NONE]
-    return result
+    parent = nesting.parent
+    return folded(parent, low, np.minimum), folded(parent, high, np.maximum)
 
 
 def outermost(nesting: Nesting, op: Ints, is_listed: Flags) -> Flags:
     """Return which of the listed nodes lie inside no other listed node of the same op."""
-    return is_listed & ~is_recursive(nesting, np.where(is_listed, op, NONE))
+    return is_listed & ~is_repeated(nesting.parent, np.where(is_listed, op, NONE))
 
 
 def stacks(nesting: Nesting, node: Ints) -> tuple[Ints, Ints]:
@@ -77,11 +61,6 @@ def stack_levels(nesting: Nesting, node: Ints) -> Iterator[tuple[Ints, Ints]]:
         nodes = nesting.parent[nodes]
         has_node = nodes != NONE
         rows, nodes = rows[has_node], nodes[has_node]
-
-
-def _deepest_first(nesting: Nesting) -> list[Ints]:
-    """Return the nodes of each level except the top level, deepest level first."""
-    return nesting.by_level[:0:-1]
 
 
 # -- Paths, and a tree to which paths are added
@@ -168,16 +147,10 @@ def filtered_paths(
     position[included] = np.arange(len(included))
     visible = inherited(nesting, position[:-1])
     outer = np.append(visible, NONE)[nesting.parent[included]]
-    path, size, depth = np.full(len(included) + 1, NONE), 0, levels(outer)
-    columns = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    for level in range(int(depth.max(initial=NONE)) + 1):
-        rows = np.flatnonzero(depth == level)
-        distinct, key = pairs(path[outer[rows]], name[included[rows]])
-        path[rows] = key + size
-        columns.append(distinct)
-        size += len(distinct[0])
-    parent, code = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Paths(parent, code, names), path[visible]
+    above, last, path = distinct_paths(outer, name[included])
+    parent, of_path, place = capped(above)
+    code = np.append(last, len(names))[of_path]  # the last entry is for the levels that are cut
+    return Paths(parent, code, [*names, CUT]), np.append(place[path], NONE)[visible]
 
 
 def pairs(first: Ints, second: Ints) -> tuple[tuple[Ints, Ints], Ints]:
@@ -234,16 +207,7 @@ class CallTree:
     @cached_property
     def place(self) -> Ints:
         """Position of each frame in depth-first order; children are in order of rows."""
-        size, place = self.total(np.ones(len(self), np.int64)), np.zeros(len(self), np.int64)
-        order = stable_order(self.parent)
-        before = np.cumsum(size[order]) - size[order]
-        edges = run_edges(self.parent[order])
-        firsts = np.repeat(edges[:-1], np.diff(edges))
-        place[order] = before - before[firsts]  # among children of the same parent
-        for depth in range(1, int(self.depth.max(initial=0)) + 1):
-            rows = np.flatnonzero(self.depth == depth)
-            place[rows] += place[self.parent[rows]] + 1
-        return place
+        return depth_first(self.parent)[0]
 
     def weight(self, kind: str) -> Ints:
         """Return the weight of each frame itself, without its children.
@@ -255,11 +219,7 @@ class CallTree:
 
     def total(self, values: Ints) -> Ints:
         """Return the value of each frame plus those of all frames under it."""
-        total = values.copy()
-        for depth in range(int(self.depth.max(initial=0)), 0, -1):
-            rows = np.flatnonzero(self.depth == depth)
-            np.add.at(total, self.parent[rows], total[rows])
-        return total
+        return folded(self.parent, values)
 
 
 def calltree(
@@ -378,18 +338,8 @@ def _steps(attributed: AttributedCapture, rows: Ints, nodes: Ints) -> tuple[Ints
 def _modules(attributed: AttributedCapture) -> tuple[Paths, Ints]:
     """Return the paths of modules without steps, and the path of each node of modules."""
     modules = attributed.modules
-    path, parent = modules.path, modules.nesting.parent
-    (inner, outer), name = pairs(path, np.append(path, NONE)[parent])
-    names = [
-        modules.paths[i].removeprefix(modules.paths[o] + SEPARATOR)
-        if o != NONE
-        else modules.paths[i]
-        for i, o in zip(inner.tolist(), outer.tolist(), strict=True)
-    ]
-    name, names = unique_names(name, names)
-    return filtered_paths(
-        modules.nesting, name, names, _is_of_ranges(modules.nesting, _step_ranges(attributed))
-    )
+    is_step = _is_of_ranges(modules.nesting, _step_ranges(attributed))
+    return filtered_paths(modules.nesting, modules.name, modules.names, is_step)
 
 
 def _step_ranges(attributed: AttributedCapture) -> Ints:

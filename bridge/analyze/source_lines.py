@@ -15,8 +15,9 @@ import pandas as pd
 from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.analyze.tables.activity_metrics import call_time
 from bridge.analyze.tables.call_details import call_stacks
-from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
+from bridge.join.forest import nearest
 from bridge.join.nesting import Nesting
 from bridge.knowledge.libraries import is_library_file, is_library_function
 from importers import frames
@@ -107,8 +108,8 @@ def _of_ranges(attributed: AttributedCapture, of_range: Ints) -> Ints:
     if not len(of_range):
         return np.full(len(attributed.capture.launches), NONE)
     own = of_range[nesting.range]
-    nearest = nearest_above(nesting.parent, own != NONE)
-    leaf = np.append(np.append(own, NONE)[nearest], NONE)
+    above = nearest(nesting.parent, own != NONE)
+    leaf = np.append(np.append(own, NONE)[above], NONE)
     return leaf[attributed.launch_node]
 
 
@@ -132,15 +133,6 @@ def _python_functions(attributed: AttributedCapture) -> CallTree | None:
     names = [str(name) for name in ranges["name"].cat.categories]
     known = [python_frame(name) or Frame(name, "", python=True) for name in names]
     return CallTree(node_frame(nesting.parent, code, known), leaf)
-
-
-def nearest_above(parent: Ints, wanted: Flags) -> Ints:
-    """Return for each node of a tree the nearest wanted one, itself or above it, or NONE."""
-    jump = np.append(np.where(wanted, np.arange(len(parent)), parent), NONE)
-    is_done = np.append(wanted, True)
-    while not is_done[jump].all():
-        jump = np.where(is_done[jump], jump, jump[jump])
-    return jump[:-1]
 
 
 # -- The line of each API call
@@ -181,8 +173,8 @@ def source_lines(attributed: AttributedCapture) -> SourceLines:
     row, lines = _distinct(tree.nodes, attributed.capture.chains.sources)
     row = np.append(row + len(REASONS), NONE)
     own = row[len(tree.nodes) :][_op_places(attributed)]
-    nearest = nearest_above(attributed.hierarchy.parent, own != NONE)
-    node = np.append(np.append(own, NONE)[nearest], NONE)
+    above = nearest(attributed.hierarchy.parent, own != NONE)
+    node = np.append(np.append(own, NONE)[above], NONE)
     call = np.where(owner == NONE, node[attributed.launch_node], row[owner])
     reason = np.where(tree.leaf == NONE, REASONS.index(NO_CHAIN), REASONS.index(ONLY_LIBRARIES))
     heads = pd.DataFrame({"function": "", "source": REASONS, "file": "", "line": NONE, "kind": ""})
@@ -218,8 +210,8 @@ def user_frames(nodes: pd.DataFrame) -> Ints:
     pairs = [(functions[function[r]], modules[file[r]]) for r in first.tolist()]
     of_native = np.array([is_library_function(*pair) for pair in pairs], bool)
     is_native_user = ~is_python & ~(of_native[code] if len(code) else is_python)
-    python = nearest_above(parent, is_python & ~of_library)
-    return np.where(python == NONE, nearest_above(parent, is_native_user), python)
+    python = nearest(parent, is_python & ~of_library)
+    return np.where(python == NONE, nearest(parent, is_native_user), python)
 
 
 def _op_places(attributed: AttributedCapture) -> Ints:

@@ -13,6 +13,7 @@ from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import KEY, AttributedCapture
 from bridge.join.attribution import BY_GUESS, INVALID_TIME
 from bridge.join.nesting import Nesting
+from bridge.join.paths import CUT, KEPT, MAX_DEPTH
 from importers import frames
 from importers.frames import key_codes
 
@@ -53,6 +54,9 @@ def findings(attributed: AttributedCapture) -> Iterator[Finding]:
     crossing = _crossing(attributed)
     handled = "cut into pieces that nest, so that what is open at any instant stays exact"
     yield Finding(crossing, "ranges", "cross another of their thread and domain", handled)
+    text = f"lie below {MAX_DEPTH} others (is a pop missing?)"
+    handled = f"paths are cut to the first and last {KEPT} names; call trees end with {CUT}"
+    yield Finding(_deep(attributed), "ranges", text, handled)
     repeated = np.flatnonzero(_repeated(attributed))
     text = "have the process and correlation id of an earlier one"
     yield Finding(repeated, "launches", text, "the earliest owns what they issued")
@@ -124,6 +128,12 @@ def _crossing(attributed: AttributedCapture) -> Ints:
     rows = np.flatnonzero(concerned & (end > start))
     stack, _ = number_groups(thread[rows], frames.ints(ranges, "domain")[rows])
     return Nesting.of(stack, start[rows], end[rows], rows).crossed
+
+
+def _deep(attributed: AttributedCapture) -> Ints:
+    """Return the ranges whose path is cut."""
+    nesting = attributed.attribution.nesting
+    return np.unique(nesting.range[nesting.level >= MAX_DEPTH])
 
 
 def _adopted(attributed: AttributedCapture) -> Ints:

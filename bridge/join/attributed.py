@@ -27,7 +27,7 @@ from bridge.join.autograd import Directions
 from bridge.join.families import chosen_names, chosen_steps, marked_steps, why_no_marks
 from bridge.join.hierarchy import CALLER, with_callers, with_forward_ranges
 from bridge.join.iterations import with_loop_ends, with_optimizer_steps
-from bridge.join.nesting import Modules, Nesting, paths
+from bridge.join.nesting import Modules, Nesting
 from bridge.join.options import (
     AttributionOptions,
     Rule,
@@ -36,6 +36,7 @@ from bridge.join.options import (
     with_domain_prefix,
     with_ranks,
 )
+from bridge.join.paths import paths
 from bridge.join.phases import Records, attribute_with_phases
 from bridge.join.repeats import why_no_repetition, with_repetition
 from bridge.join.steps import Steps
@@ -491,7 +492,7 @@ class AttributedCapture:
     @cached_property
     def node_path(self) -> tuple[Ints, list[str]]:
         """The path of ops of each node as a code, and the distinct paths."""
-        return paths(self.hierarchy, *self.hierarchy_names)
+        return paths(self.hierarchy.parent, *self.hierarchy_names)
 
 
 def once(

@@ -294,7 +294,7 @@ class Label:
     dialect: str
 
 
-@lru_cache(maxsize=1 << 16)  # many analyses parse the names of one report
+@lru_cache(maxsize=1 << 17)  # many analyses parse the names of one report
 def parse(text: str) -> Label:
     """Return the label of a text; every text can be parsed."""
     name, call = _split_call(text)

@@ -1,4 +1,4 @@
-"""Nesting of push/pop ranges, computed on whole columns: parents, levels, paths and modules.
+"""Nesting of push/pop ranges, computed on whole columns: parents, levels and modules.
 
 The ranges open at an instant are the innermost one and its chain of parents. NVTX forbids ranges
 that cross within a domain, but not between two domains. Ranges that cross are cut into pieces that
@@ -7,13 +7,12 @@ nest, so that the chain at any instant is exactly the set of ranges with start <
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
-import pandas as pd
 
 from bridge.join.arrays import (
     NONE,
@@ -25,48 +24,19 @@ from bridge.join.arrays import (
     run_edges,
     stable_order,
 )
+from bridge.join.forest import ancestors, levels, nearest
 from bridge.join.grammar import parse
+from bridge.join.paths import paths
 from importers import frames
 from importers.capture import Capture
 from importers.texts import Texts, unique_names
-
-# -- Paths of ops, for example ``step/forward/attn``
-
-
-SEPARATOR = "/"
-
-
-def paths(
-    nesting: Nesting, op: Ints, names: Sequence[str], *, dotted: bool = False
-) -> tuple[Ints, list[str]]:
-    """Return the path of each node as a code, and the distinct paths; ``op`` is a code per node.
-
-    With ``dotted``, a name that continues the path around it, as ``encoder.0`` does in ``encoder``,
-    is the whole path.
-    """
-    code = np.full(len(nesting), NONE)
-    result: list[str] = []
-    for depth, nodes in enumerate(nesting.by_level):
-        above = np.where(depth > 0, code[nesting.parent[nodes]], NONE)
-        keys, distinct = pd.factorize((above + 1) * len(names) + op[nodes])
-        code[nodes] = keys + len(result)
-        parents, ops = np.divmod(distinct, len(names))
-        result += [
-            _joined_path(result[parent - 1], names[o], dotted=dotted) if parent else names[o]
-            for parent, o in zip(parents.tolist(), ops.tolist(), strict=True)
-        ]
-    return unique_names(code, result)  # names may contain slashes, so two chains may have one path
-
-
-def _joined_path(path: str, name: str, *, dotted: bool) -> str:
-    return name if dotted and name.startswith(f"{path}.") else path + SEPARATOR + name
-
 
 # -- The nesting
 
 
 MAX_ROUNDS = 1_000  # of cutting; a range of a real program crosses only a few others
 MAX_PIECES = 4, 100_000  # limit: factor per range, plus a constant
+FEW_LEVELS = 8  # that are climbed one by one, before the tables of far ancestors are made
 
 
 class TangledError(ValueError):
@@ -143,11 +113,42 @@ class Nesting:
 
     def _leave_ended(self, nodes: Ints, instant: Ints) -> None:
         """Replace each node that has ended at its instant by the innermost one around it that has not."""
+        self._leave(nodes, lambda rows, node: self.end[node] <= instant[rows])
+
+    def _leave(self, nodes: Ints, is_left: Callable[[Ints, Ints], Flags]) -> None:
+        """Replace each node that is left by the innermost one around it that is not, or NONE.
+
+        ``is_left`` is asked for places in ``nodes`` and a node for each. Around a node that is not
+        left, none of the same stack is.
+        """
         pending = np.flatnonzero(nodes != NONE)
-        while len(pending):
-            pending = pending[self.end[nodes[pending]] <= instant[pending]]
+        for number in count():
+            pending = pending[is_left(pending, nodes[pending])]
+            if not len(pending):
+                return
+            if number >= FEW_LEVELS:
+                self._rise(nodes, pending, is_left)
             nodes[pending] = self.parent[nodes[pending]]
             pending = pending[nodes[pending] != NONE]
+
+    def _rise(self, nodes: Ints, rows: Ints, is_left: Callable[[Ints, Ints], Flags]) -> None:
+        """Replace the nodes in some rows, which are left, by the outermost one of the stack that is."""
+        for ancestor in reversed(self._ancestors):
+            above = ancestor[nodes[rows]]
+            open_rows = np.flatnonzero(above != NONE)
+            open_rows = open_rows[is_left(rows[open_rows], above[open_rows])]
+            nodes[rows[open_rows]] = above[open_rows]
+
+    @cached_property
+    def own_parent(self) -> Ints:
+        """The parent of each node on its own stack, NONE where that is a node of another thread."""
+        is_own = (self.parent != NONE) & (self.stack == np.append(self.stack, NONE)[self.parent])
+        return np.where(is_own, self.parent, NONE)
+
+    @cached_property
+    def _ancestors(self) -> list[Ints]:
+        """The nodes 1, 2, 4 … levels above each node on its stack, NONE where there are fewer."""
+        return ancestors(self.own_parent)
 
     def innermost_of(self, nodes: tuple[int, int], instant: Ints) -> Ints:
         """Return the innermost node open at each instant on the stack of these nodes, or NONE.
@@ -165,16 +166,14 @@ class Nesting:
 
         A node equal to the interval does not count, or two equal nodes could contain each other.
         """
+
+        def is_left(rows: Ints, candidate: Ints) -> Flags:
+            is_equal = (self.start[candidate] == start[rows]) & (self.end[candidate] == end[rows])
+            result: Flags = (self.end[candidate] < end[rows]) | is_equal
+            return result
+
         node = self.innermost(stack, start)
-        pending = np.flatnonzero(node != NONE)
-        while len(pending):
-            candidate = node[pending]
-            is_equal = (self.start[candidate] == start[pending]) & (
-                self.end[candidate] == end[pending]
-            )
-            pending = pending[(self.end[candidate] < end[pending]) | is_equal]
-            node[pending] = self.parent[node[pending]]
-            pending = pending[node[pending] != NONE]
+        self._leave(node, is_left)
         return node
 
     def first_nodes(self, ranges: int) -> Ints:
@@ -182,14 +181,6 @@ class Nesting:
         result = np.full(ranges, NONE)
         result[self.range[::-1]] = np.arange(len(self))[::-1]
         return result
-
-    @cached_property
-    def by_level(self) -> list[Ints]:
-        """The nodes of each level, the outermost level first."""
-        order = stable_order(self.level)
-        return [
-            order[first:last] for first, last in pairwise(run_edges(self.level[order]).tolist())
-        ]
 
     @cached_property
     def level(self) -> Ints:
@@ -227,36 +218,10 @@ def parents(stack: Ints, start: Ints, end: Ints) -> Ints:
     return candidate
 
 
-def levels(parent: Ints) -> Ints:
-    """Return the number of nodes around each node of a forest; ``parent`` is a node or NONE.
-
-    Most nodes are leaves: they are counted from the level of their parent. For the others the
-    known distance doubles in each round.
-    """
-    is_inner = np.zeros(len(parent) + 1, bool)
-    is_inner[parent] = True  # the last entry is that of roots
-    inner = np.flatnonzero(is_inner[:-1])
-    position = np.full(len(parent) + 1, NONE)
-    position[inner] = np.arange(len(inner))
-    ancestor = np.append(position[parent[inner]], NONE)
-    level = (ancestor != NONE).astype(np.int64)
-    pending = np.flatnonzero(level)
-    while len(pending):
-        level[pending] += level[ancestor[pending]]
-        ancestor[pending] = ancestor[ancestor[pending]]
-        pending = pending[ancestor[pending] != NONE]
-    level[-1] = NONE
-    result: Ints = level[position[parent]] + 1
-    return result
-
-
 def inherited(nesting: Nesting, own: Ints) -> Ints:
     """Return each node's own value, or the value of the nearest enclosing node that has one."""
-    value = own.copy()
-    for nodes in nesting.by_level[1:]:
-        without = nodes[value[nodes] == NONE]
-        value[without] = value[nesting.parent[without]]
-    return value
+    result: Ints = np.append(own, NONE)[nearest(nesting.parent, own != NONE)]
+    return result
 
 
 # -- Modules: the ranges that stand for modules of the model
@@ -275,7 +240,7 @@ class Modules:
 
     ``nearest`` is the node of the nearest enclosing module of each node of all ranges, or NONE.
     ``path`` is a code into ``paths`` per module node. ``marked`` says which of them are marked as
-    modules; others only take the place of modules.
+    modules; others only take the place of modules. ``name`` is a code into ``names`` per module node.
     """
 
     nesting: Nesting
@@ -283,6 +248,8 @@ class Modules:
     path: Ints
     paths: Sequence[str]
     marked: Flags
+    name: Ints
+    names: list[str]
 
     @classmethod
     def of_report(cls, capture: Capture, nesting: Nesting, op: Ints, ops: Sequence[str]) -> Modules:
@@ -303,8 +270,9 @@ class Modules:
             **{c: getattr(nesting, c)[nodes] for c in ("stack", "start", "end", "range")},
             parent=np.where(parent == NONE, NONE, np.append(nearest, NONE)[parent]),
         )
-        path, names = paths(modules, op[nodes], [_module_name(name) for name in ops], dotted=True)
-        return cls(modules, nearest, path, names, marked[nodes])
+        name, names = unique_names(op[nodes], [_module_name(name) for name in ops])
+        path, texts = paths(modules.parent, name, names, dotted=True)
+        return cls(modules, nearest, path, texts, marked[nodes], name, names)
 
 
 def _is_marked(capture: Capture) -> Flags:

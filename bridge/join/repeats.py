@@ -28,6 +28,7 @@ from bridge.join.arrays import (
     stable_order,
     unions,
 )
+from bridge.join.forest import nearest
 from bridge.join.loops import MIN_HOST, Issued, Loop, find_loops
 from bridge.join.nesting import Nesting
 from bridge.join.steps import REPETITION, Steps
@@ -231,13 +232,9 @@ def _recurring_ranges(
     name = frames.codes(ranges["name"])[nesting.range]
     is_recurring = np.bincount(name[in_process & (name != NONE)], minlength=1) >= MIN_REPEATS
     recurs = np.append(is_recurring, False)[np.where(name < len(is_recurring), name, NONE)]
-    marks, level = [np.empty(0, np.int64)], np.flatnonzero(in_process & (parent == NONE))
-    while len(level):
-        marks.append(level[recurs[level]])
-        is_open = np.zeros(len(nesting) + 1, bool)
-        is_open[level[~recurs[level]]] = True
-        level = np.flatnonzero(is_open[parent])
-    result = np.concatenate(marks)
+    is_inside = np.append(nearest(parent, recurs), NONE)[parent] != NONE
+    result = np.flatnonzero(recurs & in_process & ~is_inside)
+    result = result[stable_order(nesting.level[result])]
     return name[result], nesting.start[result]
 
 

@@ -90,8 +90,8 @@ def _rows(table: pd.DataFrame) -> Iterator[str]:
     for first in range(0, len(table), BLOCK):
         rows = table.iloc[first : first + BLOCK]
         columns = [
-            [f"{json.dumps(name)}: {value}" for value in _encoded(rows[name])]
-            for name in rows.columns
+            [f"{key}: {value}" for value in _encoded(rows[name])]
+            for name, key in zip(rows.columns, map(json.dumps, rows.columns), strict=True)
         ]
         texts = ("\n  {" + ", ".join(row) + "}" for row in zip(*columns, strict=True))
         yield ("," if first else "") + ",".join(texts)

@@ -77,11 +77,20 @@ class Paths:
 
 
 @dataclass(frozen=True)
-class PathText:
+class PathText(Piece):
     """A path per row, with slashes between its names; ``name`` is the last name of each path."""
 
     parent: Ints
     name: Names
+
+    def width(self, rows: Ints) -> int:
+        """Return the number of bytes of the texts of some rows, those of each level beside each other."""
+        width = 0
+        while len(rows):
+            width += self.name.width(rows) + 1
+            rows = self.parent[rows]
+            rows = rows[rows != MISSING]
+        return width
 
     def parts(self, rows: Ints) -> list[Part]:
         """Return the paths' bytes for some rows."""
@@ -90,8 +99,9 @@ class PathText:
     def _upwards(self, rows: Ints) -> Iterator[Part]:
         present = np.ones(len(rows), bool)
         while present.any():
-            size = self.name.size[self.name.codes[rows]]
-            yield Part(self.name.at(rows), size).only(present)
+            shown = np.where(present, rows, rows[np.argmax(present)])  # others are as wide as one
+            size = self.name.size[self.name.codes[shown]]
+            yield Part(self.name.at(shown), size).only(present)
             rows = np.where(present, self.parent[rows], MISSING)
             present = rows != MISSING
             yield Part(SEPARATOR).only(present)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.render.text_columns import filled_lines
+from bridge.render.text_columns import MAX_PRINTED, filled_lines
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -102,12 +102,16 @@ class Part:
 class Piece(Protocol):
     """One or several fields."""
 
+    def width(self, _rows: Ints, /) -> int:
+        """Return the number of bytes of the texts that are padded for some rows."""
+        return 0
+
     def parts(self, rows: Ints, /) -> list[Part]:
         """Return the bytes for some rows; an empty list if no row has any."""
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Piece):
     """The same bytes in every row."""
 
     data: bytes
@@ -118,7 +122,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Integers:
+class Integers(Piece):
     """``head`` and a varint per row; nothing if the value is ``missing``."""
 
     head: bytes
@@ -137,7 +141,7 @@ class Integers:
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(Piece):
     """``head`` and eight bytes per row, lowest first; nothing if the value is ``missing``."""
 
     head: bytes
@@ -155,12 +159,16 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Message:
+class Message(Piece):
     """A message as a field of another; with ``strict``, only for rows that have all fields."""
 
     field: int
     pieces: Sequence[Piece]
     strict: bool = False
+
+    def width(self, rows: Ints) -> int:
+        """Return the number of bytes of the texts that are padded for some rows."""
+        return sum(piece.width(rows) for piece in self.pieces)
 
     def parts(self, rows: Ints) -> list[Part]:
         """Return the message's bytes for some rows."""
@@ -205,6 +213,10 @@ class Packets:
 
     def print(self) -> bytes:
         """Return the bytes; to be called for a chunk, not for a whole table."""
+        count = len(self.rows)
+        if count > 1 and count * sum(p.width(self.rows) for p in self.pieces) > MAX_PRINTED:
+            halves = (self.rows[: count // 2], self.rows[count // 2 :])
+            return self.head + b"".join(Packets(self.pieces, rows).print() for rows in halves)
         parts = [part for piece in self.pieces for part in piece.parts(self.rows)]
         return self.head + _side_by_side(parts, len(self.rows))
 

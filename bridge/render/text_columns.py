@@ -3,7 +3,8 @@
 A piece prints one field for a chunk of rows as a matrix of bytes, in which short fields are padded.
 Between its pieces a line may have spaces, which mean nothing in JSON: numbers are padded in front,
 texts to whole words of `WORD` bytes. Words that a line does not need are NUL; the matrices side by
-side, without these words, are the lines. Chunks are small enough for the cache.
+side, without these words, are the lines. Chunks are small enough for the cache, and those with wide
+texts are halved until their matrices are small.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Flags = NDArray[np.bool_]
 Codes = NDArray[np.signedinteger[Any]]
 
 CHUNK = 8_192  # rows at a time: twice as many exceed the cache and take longer
-MAX_MATRIX = 1 << 25  # bytes: the largest matrix of padded texts
+MAX_MATRIX = 1 << 25  # bytes: the largest matrix of all padded texts
+MAX_PRINTED = 1 << 24  # bytes: the largest matrix of the texts of a chunk
 GROUP_DIGITS, GROUP = 4, 10_000  # digits are printed in groups of four
 WORD = 4  # bytes
 MISSING = -1
@@ -147,29 +149,30 @@ class Names:
         self.codes = codes
         self.length = np.array([len(text) for text in texts], np.int64)
         self.size = _rounded_up(self.length, word)
-        self.first = np.cumsum(self.size) - self.size
         if word > 1:
             texts = list(map(bytes.ljust, texts, self.size.tolist()))
-        self.data = np.frombuffer(b"".join(texts), np.uint8)
+        self.texts = np.array(texts, object)
         self.matrix = self._matrix(texts)
+
+    def width(self, rows: Ints) -> int:
+        """Return the number of bytes of the widest text of some rows."""
+        width: int = self.size[self.codes[rows]].max()
+        return width
 
     def at(self, rows: Ints) -> Bytes:
         """Return the field's bytes for some rows; once, without padding, if all are the same."""
         codes = self.codes[rows]
         code = int(codes[0])
         if (codes == code).all():
-            start = self.first[code]
-            return self.data[None, start : start + self.length[code]]
-        size = self.size[codes]
-        width = int(size.max())
+            return np.frombuffer(self.texts[code], np.uint8)[None, : self.length[code]]
+        width = self.width(rows)
         if not width:  # different texts, all empty
             return np.empty((1, 0), np.uint8)
         if self.matrix is not None:
             whole_texts = self.matrix[:, :width].view(f"V{width}")[:, 0]  # a lookup moves one item
             return whole_texts[codes].view(np.uint8).reshape(len(codes), width)
-        place = np.arange(width)
-        source = np.minimum(self.first[codes][:, None] + place, len(self.data) - 1)
-        return np.where(place < size[:, None], self.data[source], np.uint8(0))
+        texts = np.array(self.texts[codes].tolist(), f"S{width}")
+        return texts.view(np.uint8).reshape(len(codes), width)
 
     def _matrix(self, texts: Sequence[bytes]) -> Bytes | None:
         """Return the texts as a matrix for fast lookups; None if the matrix would be too large."""
@@ -186,6 +189,10 @@ class Through:
     piece: Piece
     row: Ints
 
+    def width(self, rows: Ints) -> int:
+        """Return the number of bytes of the texts of some rows."""
+        return _width(self.piece, self.row[rows])
+
     def at(self, rows: Ints) -> Bytes:
         """Return the field's bytes for some rows."""
         return self.piece.at(self.row[rows])
@@ -201,13 +208,24 @@ class Path:
         self.node, self.parent, self.names = node, parent, names
         self.head, self.tail = (np.frombuffer(text, np.uint8)[None] for text in (head, tail))
 
+    def width(self, rows: Ints) -> int:
+        """Return the number of bytes of the texts of some rows, those of each level beside each other."""
+        node, width = self.node[rows], 0
+        node = node[node >= 0]
+        while len(node):
+            width += self.names.width(node) + 1
+            node = self.parent[node]
+            node = node[node >= 0]
+        return width
+
     def at(self, rows: Ints) -> Bytes:
         """Return the field's bytes for some rows."""
         node = self.node[rows]
         present = node >= 0
         blocks = [self.tail * present[:, None]]
         while present.any():
-            blocks.append(self.names.at(np.maximum(node, 0)) * present[:, None])
+            shown = np.where(present, node, node[np.argmax(present)])  # others are as wide as one
+            blocks.append(self.names.at(shown) * present[:, None])
             node = np.where(present, self.parent[node], MISSING)
             present = node >= 0
             blocks.append((present * np.uint8(SLASH))[:, None])
@@ -234,6 +252,10 @@ class Lines:
 
     def print(self) -> bytes:
         """Return the lines; to be called for a chunk, not for a whole table."""
+        count = len(self.rows)
+        if count > 1 and count * sum(_width(p, self.rows) for p in self.pieces) > MAX_PRINTED:
+            halves = (self.rows[: count // 2], self.rows[count // 2 :])
+            return b"".join(Lines(self.pieces, rows).print() for rows in halves)
         kinds = [type(p.piece if isinstance(p, Through) else p) for p in self.pieces]
         fields = [piece.at(self.rows) for piece in self.pieces]
         template, columns = _layout(fields, [kind not in WITHOUT_NULS for kind in kinds])
@@ -241,6 +263,11 @@ class Lines:
         words = lines.view(np.uint32).ravel()
         printed: bytes = words[words != 0].tobytes()
         return printed.replace(b"\0", b"") if Path in kinds else printed
+
+
+def _width(piece: Piece, rows: Ints) -> int:
+    """Return the number of bytes of the texts that a piece pads for some rows, 0 for other pieces."""
+    return piece.width(rows) if isinstance(piece, Names | Through | Path) else 0
 
 
 def _layout(

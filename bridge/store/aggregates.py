@@ -27,7 +27,7 @@ from bridge.scale.combined import CombinedReport, combine
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
 from bridge.store.loading import facts_of
 from bridge.store.runs import Run, delete_unfinished, get_row
-from bridge.store.saving import facts_row, next_run, run_row, save_once, summaries
+from bridge.store.saving import facts_row, insert_tables, next_run, run_row, save_once, summaries
 from bridge.store.tables import SUMMARIES, open_store
 from importers.capture import NSIGHT_COMPUTE
 
@@ -196,8 +196,7 @@ def _saved(report: CombinedReport, path: Path, identity: str, tables: list[str],
                 {"run": run, "report": part.place, "table": name, "data": data}
                 for name, data in part.tables.items()
             )
-        for table, rows in summaries(report.by, run).items():
-            database.table(table).insert_all(rows)
+        insert_tables(database, summaries(report.by, run))
         row = run_row(run, identity, rules, report.source, report.totals, report.op_count)
         database.table("runs").insert({**row, "tables": json.dumps(tables)})
         seal(database, run)

@@ -86,8 +86,7 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
         summary = worker.submit(_summary, report)
         rows = bulk.append(path, _made(tables))
         with open_store(path) as database:
-            for table, values in small.result().items():
-                database.table(table).insert_all(values)
+            insert_tables(database, small.result())
             database.table("reports").insert_all(_reports(report, run))
             database.table("extents").insert_all(
                 {
@@ -112,16 +111,24 @@ def _made(tables: list[tuple[str, Future[Made]]]) -> Iterator[tuple[str, Made]]:
         yield table, made.result()
 
 
-def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of the summary tables; ``by`` makes each table."""
+def insert_tables(database: Database, tables: dict[str, pd.DataFrame]) -> None:
+    """Insert tables of numbers and texts; sqlite-utils takes a transaction for each hundred rows."""
+    for table, rows in tables.items():
+        names, marks = (
+            ", ".join(texts) for texts in (map("[{}]".format, rows), "?" * rows.shape[1])
+        )
+        columns = (rows[name].tolist() for name in rows)
+        with database.conn as connection:
+            sql = f"INSERT INTO [{table}] ({names}) VALUES ({marks})"
+            connection.executemany(sql, zip(*columns, strict=True))
+
+
+def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, pd.DataFrame]:
+    """Return the summary tables; ``by`` makes each table."""
     result = {}
     for view, table in SUMMARIES.items():
-        rows = by(view)
-        rows.insert(0, "run", run)
-        columns = [rows[c].tolist() for c in rows.columns]
-        result[table] = [
-            dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True)
-        ]
+        result[table] = by(view)
+        result[table].insert(0, "run", run)
     return result
 
 

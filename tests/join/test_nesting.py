@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 import bridge
 from bridge.join.arrays import NONE
-from bridge.join.nesting import Nesting, TangledError, inherited, levels, paths
+from bridge.join.forest import levels
+from bridge.join.nesting import Nesting, TangledError, inherited
+from bridge.join.paths import paths
 from importers.errors import ReportError
 from importers.nsys import schema
 from join.brute import Range, outer_first, stack_at, union
@@ -140,7 +142,7 @@ def test_a_path_names_all_ops_on_the_stack(intervals, ops):
     """Names hold slashes too: two ways to one path have one code."""
     nesting, names = nested(intervals), ["a", "b", "a/b"]
     op = np.resize(ops, len(intervals)).astype(np.int64)
-    codes, distinct = paths(nesting, op[nesting.range], names)
+    codes, distinct = paths(nesting.parent, op[nesting.range], names)
     assert len(set(distinct)) == len(distinct)
     for node, code in enumerate(codes):
         assert distinct[code] == "/".join(names[op[row]] for row in chain(nesting, node))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze import kinds
-from bridge.analyze.calltree import STEP_NAME, stacks, subtree_sums
+from bridge.analyze.calltree import STEP_NAME, subtree_sums
 from bridge.analyze.causes import idle_times
 from bridge.analyze.causes.gaps import Causes, find_causes
 from bridge.analyze.causes.host_timeline import Gaps, call_ends
@@ -23,7 +23,8 @@ from bridge.analyze.metrics import no_timeline
 from bridge.analyze.occupancy import Occupancy
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, number_groups
 from bridge.join.attributed import AttributedCapture
-from bridge.join.nesting import paths
+from bridge.join.forest import folded, nearest
+from bridge.join.paths import paths
 from importers import frames
 from importers.capture import Capture
 
@@ -56,8 +57,10 @@ class Evidence:
         is_step = np.zeros(len(self.capture.ranges) + 1, bool)
         is_step[attributed.steps.range] = True
         is_step[NONE] = False
+        if not is_step.any():
+            return attributed.node_path
         op = np.where(is_step[nesting.range], len(attributed.ops), attributed.node_op)
-        return paths(nesting, op, [*attributed.ops, STEP_NAME])
+        return paths(nesting.parent, op, [*attributed.ops, STEP_NAME])
 
     def is_kind(self, *names: str) -> Flags:
         """Return whether each activity is counted and of one of these kinds."""
@@ -208,15 +211,15 @@ class Evidence:
 
     def is_inside(self, nodes: Flags) -> Flags:
         """Return whether each node is one of these nodes or inside one."""
-        nesting, result = self.attributed.attribution.nesting, nodes.copy()
-        if nodes.any():
-            for of_level in nesting.by_level[1:]:
-                result[of_level] |= result[nesting.parent[of_level]]
+        if not nodes.any():
+            return nodes.copy()
+        result: Flags = nearest(self.attributed.attribution.nesting.parent, nodes) != NONE
         return result
 
     def with_ancestors(self, nodes: Flags) -> Ints:
         """Return these nodes and all nodes around them."""
-        return np.unique(stacks(self.attributed.attribution.nesting, np.flatnonzero(nodes))[1])
+        parent = self.attributed.attribution.nesting.parent
+        return np.flatnonzero(folded(parent, nodes.astype(np.int64), np.maximum))
 
     def outermost(self, nodes: Flags) -> Flags:
         """Return which of these nodes are inside no other of them."""

@@ -30,6 +30,7 @@ from bridge.analyze.groups import highest, lowest, sums
 from bridge.analyze.kinds import is_compilation, is_data_loading
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, unions
 from bridge.join.attributed import AttributedCapture
+from bridge.join.forest import outermost_above
 from importers import frames
 
 # -- Timelines of the host
@@ -276,13 +277,5 @@ def _ops_of_pieces(attributed: AttributedCapture, gaps: Gaps, pieces: Pieces) ->
 def _outermost(attributed: AttributedCapture, node: Ints, has_flag: Flags) -> Ints:
     """Return the outermost node around each whose op has the flag, else the node itself."""
     nesting = attributed.attribution.nesting
-    result, current = node.copy(), node.copy()
-    remaining = np.flatnonzero(node != NONE)
-    while len(remaining):
-        nodes = current[remaining]
-        is_match = has_flag[attributed.node_op[nodes]]
-        result[remaining[is_match]] = nodes[is_match]
-        current[remaining] = nesting.parent[nodes]
-        remaining = remaining[(nesting.parent[nodes] != NONE)]
-        remaining = remaining[nesting.stack[current[remaining]] == nesting.stack[node[remaining]]]
-    return result
+    result = outermost_above(nesting.own_parent, has_flag[attributed.node_op])[node]
+    return np.where((result == NONE) | (node == NONE), node, result)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.critical.graph import NEVER, Graph
 from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.forest import sums_above
 
 MAX_ROUNDS = 200  # of improvement, for one row
 MAX_SHIFT = 1 << 62  # of times, so that chains can follow one another on one axis
@@ -125,26 +126,5 @@ class Retiming:
         cross = self.cross[heads]
         is_root = cross == NONE
         start = np.where(is_root, self.time[heads], delay[heads] + since[cross])
-        time: Ints = _summed(start, np.where(is_root, NONE, run[cross]))[run] + since
+        time: Ints = sums_above(np.where(is_root, NONE, run[cross]), start)[run] + since
         return time
-
-
-def _summed(value: Ints, parent: Ints) -> Ints:
-    """Return the sum of the values of each entry and of all entries above it; NONE is above a root.
-
-    Only entries with others below them are summed by doubling; the rest adds its own value.
-    """
-    is_inner = np.zeros(len(value) + 1, bool)
-    is_inner[parent] = True
-    inner = np.flatnonzero(is_inner[:-1])
-    position = np.full(len(value) + 1, NONE)
-    position[inner] = np.arange(len(inner))
-    above = position[parent[inner]]
-    total = value[inner].copy()
-    pending = np.flatnonzero(above != NONE)
-    while len(pending):
-        total[pending] += total[above[pending]]
-        above[pending] = above[above[pending]]
-        pending = pending[above[pending] != NONE]
-    result: Ints = value + np.append(total, 0)[position[parent]]
-    return result

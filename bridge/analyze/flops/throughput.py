@@ -18,6 +18,7 @@ from bridge.analyze.metrics.flop_counters import FlopCounts
 from bridge.analyze.metrics.values import MATCH_LEVELS
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
+from bridge.join.forest import folded, nearest
 from bridge.join.nesting import Nesting
 from bridge.knowledge.formulas.conventions import NAMES, OURS
 from bridge.knowledge.hardware import DTYPES, Catalogue, Peaks, catalogue
@@ -64,15 +65,10 @@ class Costs:
 
 
 class CostTree:
-    """A nesting with its levels, for sums in which a node's own value replaces those in it."""
+    """The nodes of a nesting, for sums in which a node's own value replaces those in it."""
 
     def __init__(self, nesting: Nesting) -> None:
         self.nesting = nesting
-
-    @property
-    def levels(self) -> list[Ints]:
-        """The nodes of each level except the top one, deepest first."""
-        return self.nesting.by_level[:0:-1]
 
     def totals(self, is_known: Flags, value: Floats) -> Floats:
         """Return the value of each node where it is known, else the sum of its children."""
@@ -80,25 +76,16 @@ class CostTree:
 
     def propagate(self, value: Floats, is_known: Flags) -> Floats:
         """Return the value of each node plus those of its children; known nodes take none."""
-        total = value.copy()
-        for nodes in self.levels:
-            parent = self.nesting.parent[nodes]
-            accepting = np.flatnonzero(~is_known[parent])
-            np.add.at(total, parent[accepting], total[nodes[accepting]])
-        return total
+        parent = self.nesting.parent
+        return folded(np.where(np.append(is_known, True)[parent], NONE, parent), value)
 
     def has(self, is_known: Flags) -> Flags:
         """Return whether each node is known or contains a known one."""
-        result = is_known.copy()
-        for nodes in self.levels:
-            result[self.nesting.parent[nodes[result[nodes]]]] = True
-        return result
+        return folded(self.nesting.parent, is_known, np.logical_or)
 
     def covered(self, is_known: Flags) -> Flags:
         """Return whether each node is known or lies in a known one."""
-        result = is_known.copy()
-        for nodes in self.levels[::-1]:
-            result[nodes] |= result[self.nesting.parent[nodes]]
+        result: Flags = nearest(self.nesting.parent, is_known) != NONE
         return result
 
     def outermost(self, is_known: Flags) -> Flags:

@@ -19,6 +19,7 @@ from bridge.analyze.memory.usage import MemoryUsage
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.autograd import ENGINE
+from bridge.join.forest import outermost_above
 from bridge.join.grammar import Label, parse
 from bridge.join.nesting import Nesting, inherited
 from importers import frames
@@ -102,12 +103,7 @@ def _inherited_flags(nesting: Nesting, flags: Flags) -> Flags:
 
 def _outermost(nesting: Nesting, flags: Flags) -> Ints:
     """Return the outermost flagged node among each node and its ancestors, NONE for none."""
-    result, level = np.full(len(nesting), NONE), nesting.level
-    for depth in range(int(level.max(initial=-1)) + 1):
-        nodes = np.flatnonzero(level == depth)
-        of_parent = np.append(result, NONE)[nesting.parent[nodes]]
-        result[nodes] = np.where(of_parent != NONE, of_parent, np.where(flags[nodes], nodes, NONE))
-    return result
+    return outermost_above(nesting.parent, flags)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pandas as pd
 from bridge.analyze.metrics.values import MATCH_LEVELS
 from bridge.join.arrays import NONE, Ints, number_groups, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
-from bridge.join.nesting import paths
+from bridge.join.paths import paths
 from bridge.join.steps import KINDS
 from importers import frames
 from importers.capture import Capture
@@ -272,7 +272,9 @@ def _paths_without_step_numbers(attributed: AttributedCapture) -> tuple[Ints, li
     names = [ANY_STEP if any(k.fullmatch(op) for k in KINDS) else op for op in attributed.ops]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     code_of_op = np.array([*(numbers[name] for name in names), NONE], np.int64)
-    return paths(attributed.attribution.nesting, code_of_op[attributed.node_op], tuple(numbers))
+    return paths(
+        attributed.attribution.nesting.parent, code_of_op[attributed.node_op], tuple(numbers)
+    )
 
 
 def _paths(

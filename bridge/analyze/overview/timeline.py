@@ -26,13 +26,15 @@ from bridge.join.arrays import (
     stable_order,
 )
 from bridge.join.attributed import AttributedCapture
-from bridge.join.nesting import levels, parents
+from bridge.join.forest import levels
+from bridge.join.nesting import parents
 
 MAX_ROWS = 48
 MAX_SLICES = 8_000  # the longest overall; each row has some more
 MIN_SLICES_PER_ROW = 50
 MAX_BINS = 1_000
 MAX_TOTAL_BINS = 24_000
+MAX_PIECES = 1_000_000  # of slices, cut at the edges of bins
 KINDS = STEPS, OPS, STREAM = ("steps", "ops", "stream")
 REST = "rest"
 
@@ -62,9 +64,9 @@ def timeline_columns(
     slices, rows = _slice_rows(attributed)
     if not len(slices.row):
         return None
-    bins = axis.bins(min(MAX_BINS, max(100, MAX_TOTAL_BINS // len(rows))))
     is_listed = _listed_slices(slices, [row["kind"] == REST for row in rows])
     merged = np.flatnonzero(~is_listed)
+    bins = axis.bins(_bin_limit(axis, len(rows), int((slices.end - slices.start)[merged].sum())))
     listed = np.flatnonzero(is_listed)
     listed = listed[order_by(slices.row[listed], slices.start[listed])]
     return {
@@ -83,15 +85,23 @@ def timeline_columns(
     }
 
 
+def _bin_limit(axis: Axis, rows: int, merged_ns: int) -> int:
+    """Return how many bins there may be; fewer where many slices are open in each of them."""
+    limit = min(MAX_BINS, max(100, MAX_TOTAL_BINS // rows))
+    return max(1, min(limit, MAX_PIECES * axis.length // max(1, merged_ns)))
+
+
 def _binned(slices: SliceRows, merged: Ints, bins: Bins) -> tuple[Ints, ...]:
     """Return time, count, row, bin and op of the pieces of slices, summed by row, bin and op."""
     none = np.empty(0, np.int64)
     parts: list[tuple[Ints, ...]] = [(none,) * 5]
-    for first in range(0, len(merged), BLOCK):
-        of_block = merged[first : first + BLOCK]
-        piece, bin_number, length = bins.spread(slices.start[of_block], slices.end[of_block])
+    length = int((slices.end - slices.start)[merged].sum())
+    step = max(1, BLOCK // (1 + length // (bins.width * max(1, len(merged)))))  # most are short
+    for first in range(0, len(merged), step):
+        of_block = merged[first : first + step]
+        piece, bin_number, time = bins.spread(slices.start[of_block], slices.end[of_block])
         row, op = slices.row[of_block][piece], slices.op[of_block][piece]
-        time, keys, count = grouped_sums(length, row, bin_number, op)
+        time, keys, count = grouped_sums(time, row, bin_number, op)
         parts.append((time, count, *keys))
     time, count, *keys = (np.concatenate(column) for column in zip(*parts, strict=True))
     group, rows = number_groups(*keys)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import is_recursive, self_times, subtree_sums
+from bridge.analyze.calltree import self_times, subtree_sums
 from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
+from bridge.join.forest import is_repeated
 from bridge.join.nesting import inherited
 from importers import frames
 
@@ -149,7 +150,7 @@ def _totals(attributed: AttributedCapture, place: Ints, time: Ints) -> Ints:
     """Return the GPU time of each path of modules and all inside it; recursion is counted once."""
     modules = attributed.modules
     self_time = sums(place[place != NONE], time[place != NONE], len(modules.nesting))
-    is_counted = ~is_recursive(modules.nesting, modules.path)
+    is_counted = ~is_repeated(modules.nesting.parent, modules.path)
     total = subtree_sums(modules.nesting, self_time)
     return sums(modules.path[is_counted], total[is_counted], len(modules.paths))
 
@@ -164,7 +165,7 @@ def _cpu(attributed: AttributedCapture) -> dict[str, Ints]:
         no_module + 1,
     )
     inner = modules.nesting
-    is_counted = ~is_recursive(inner, modules.path) & attributed.counted_ranges[inner.range]
+    is_counted = ~is_repeated(inner.parent, modules.path) & attributed.counted_ranges[inner.range]
     total = sums(modules.path[is_counted], (inner.end - inner.start)[is_counted], no_module)
     return {"cpu_self_ns": self_time, "cpu_total_ns": np.append(total, self_time[no_module])}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.analyze.calltree import outermost, self_times, stack_levels, subtree_sums
+from bridge.analyze.calltree import outermost, self_times, subtree_sums
 from bridge.analyze.catalog.breakdown import (
     ACTIVITY_COUNTS,
     BYTE_NAMES,
@@ -33,11 +33,11 @@ from bridge.analyze.tables.statistics import (
     TIMES,
     Columns,
     computed,
-    span_apart,
     spread,
     times_of,
 )
-from bridge.join.arrays import NONE, Flags, Ints, busy_time_by_clock, order_by
+from bridge.analyze.tables.work_under import WorkUnder
+from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import OF_ANOTHER_THREAD
 from importers import frames
@@ -133,14 +133,10 @@ class Groups:
         return rows[no_range], group[no_range]
 
     @cached_property
-    def under(self) -> tuple[Ints, Ints]:
-        """(activity, group) for each group that an activity is under or in."""
-        parts = [self.free]
-        for row, node in stack_levels(self.attributed.hierarchy, self.attributed.node):
-            listed = self.outer[node]
-            parts.append((row[listed], self.of_node[node[listed]]))
-        rows, groups = zip(*parts, strict=True)
-        return np.concatenate(rows), np.concatenate(groups)
+    def under(self) -> WorkUnder:
+        """The activities under and in each group."""
+        of_node = np.where(self.outer, self.of_node, NONE)
+        return WorkUnder(self.attributed, of_node, self.count, self.free)
 
 
 def _counts(groups: Groups) -> Columns:
@@ -173,26 +169,17 @@ def _gpu_total(groups: Groups) -> Columns:
 
 
 def _gpu_busy(groups: Groups) -> Columns:
-    return {"gpu_busy_ns": busy_time_by_clock(*_intervals(groups), groups.count)}
+    return {"gpu_busy_ns": groups.under.busy()}
 
 
 def _gpu_span(groups: Groups) -> Columns:
-    return {"gpu_span_ns": span_apart(*_intervals(groups), groups.count)}
-
-
-def _intervals(groups: Groups) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return group, clock, start and end of each activity in each group that it is under or in."""
-    row, group = groups.under
-    attributed = groups.attributed
-    has_several_clocks = len(attributed.capture.facts) > 1
-    report, start = (frames.ints(attributed.capture.activities, c) for c in ("report", "start"))
-    # With one clock, the broadcast array takes no memory.
-    clock = report[row] if has_several_clocks else np.broadcast_to(np.int64(0), row.shape)
-    return group, clock, start[row], attributed.end[row]
+    clocks = len(groups.attributed.capture.facts)
+    first, last = groups.under.extremes(clocks)
+    return {"gpu_span_ns": (last - first).reshape(groups.count, clocks).sum(axis=1)}
 
 
 def _gpu_intervals(groups: Groups) -> Columns:
-    row, group = groups.under
+    row, group = groups.under.pairs
     start = frames.ints(groups.attributed.capture.activities, "start")[row]
     return statistics.intervals(group, start, groups.attributed.end[row], groups.count)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.calltree import stacks
-from bridge.analyze.groups import counts, highest, lowest, texts
+from bridge.analyze.groups import texts
 from bridge.analyze.tables import call_details
 from bridge.analyze.tables.call_details import input_dtypes, input_shapes, output_shapes
 from bridge.analyze.tables.range_metrics import Groups, first_slices
-from bridge.join.arrays import NONE, Ints, busy_time
+from bridge.analyze.tables.work_under import WorkUnder
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 from importers import frames
 
@@ -27,11 +27,9 @@ def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.Da
     """
     ranges, nesting = attributed.capture.ranges, attributed.hierarchy
     groups = len(ranges)
-    row, node = stacks(nesting, attributed.node)
-    owner = nesting.range[node]
-    activities = attributed.capture.activities
-    start, end = frames.ints(activities, "start")[row], frames.ints(activities, "end")[row]
-    first, last = lowest(owner, start, groups), highest(owner, end, groups)
+    none = np.empty(0, np.int64)
+    under = WorkUnder(attributed, nesting.range, groups, (none, none))
+    first, last = under.extremes()
     rows = np.flatnonzero(attributed.listed_ranges)
     table = pd.DataFrame(
         {
@@ -44,8 +42,8 @@ def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.Da
             "thread": frames.ints(ranges, "thread")[rows],
             "gpu_start_ns": first[rows],
             "gpu_span_ns": (last - first)[rows],
-            "gpu_busy_ns": busy_time(owner, start, end, groups)[rows],
-            "activities": counts(owner, groups)[rows],
+            "gpu_busy_ns": under.busy()[rows],
+            "activities": under.counts()[rows],
         }
     )
     if not arguments:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from bridge.analyze.concurrency.communication import message_columns
-from bridge.analyze.groups import Floats, counts, highest, lowest, sums
+from bridge.analyze.groups import Floats, counts, highest, lowest
 from bridge.analyze.metrics.values import HEADLINES, MATCH, MATCH_LEVELS, select_metrics
 from bridge.analyze.timeline.parts import (
     Chain,
@@ -28,6 +27,7 @@ from bridge.join.arrays import (
     is_single_value,
     number_groups,
     repeated,
+    run_edges,
     stable_order,
 )
 from bridge.join.attributed import AttributedCapture
@@ -39,6 +39,8 @@ from bridge.join.attribution import (
     RULES,
     Codes,
 )
+from bridge.join.forest import ancestors, folded, levels
+from bridge.join.paths import MAX_DEPTH, paths
 from importers import frames
 from importers.frames import pick
 
@@ -99,6 +101,7 @@ ARGS_OF_KIND: dict[
 KINDS_WITH_METRICS = ("kernel", "graph")  # kinds with metrics of Nsight Compute
 MEMORY_KINDS = ("source_kind", "target_kind")  # columns
 MARKED_RULES = (*OF_ANOTHER_THREAD, BY_PHASE)  # rules that an activity is marked with
+NEVER = np.iinfo(np.int64)
 MIN_ACTIVITIES = 2  # activities of a projected op; a single one names its op itself
 
 
@@ -108,14 +111,11 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     stream = tracks.of_activities
     start, duration = times(table)
     track = tracks.lane(stream, disjoint_lanes(stream, start, start + duration), "stream")
-    node = attributed.attribution.node
     ops = list(attributed.ops)
     is_marked = np.isin(attributed.attribution.rule, MARKED_RULES)
     args: dict[str, Column] = {
         "op": NameColumn(attributed.activity_op, ops),
-        "path": Chain(
-            node, attributed.attribution.nesting.parent, NameColumn(attributed.node_op, ops)
-        ),
+        "path": _paths(attributed),
         "reason": NameColumn(_reason_codes(attributed.attribution.reason), list(REASONS)),
         "correlation": frames.ints(table, "correlation"),
     }
@@ -127,6 +127,19 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     return make_slices(
         "kernel", rows, track, (start, duration), named(attributed.activity_name), args
     )
+
+
+def _paths(attributed: AttributedCapture) -> Chain | NameColumn:
+    """Return the path of each activity; as texts where paths are so deep that they are cut."""
+    nesting, node = attributed.attribution.nesting, attributed.attribution.node
+    if int(nesting.level.max(initial=NONE)) < MAX_DEPTH:
+        names = NameColumn(attributed.node_op, list(attributed.ops))
+        return Chain(node, nesting.parent, names)
+    if attributed.hierarchy is nesting:
+        code, texts = attributed.node_path
+    else:
+        code, texts = paths(nesting.parent, attributed.node_op, attributed.ops)
+    return NameColumn(np.append(code, NONE)[node], texts)
 
 
 def _reason_codes(reason: Codes) -> Ints:
@@ -163,90 +176,61 @@ def projections(attributed: AttributedCapture, tracks: Tracks) -> Slices:
 
     An op with a single activity on a stream is left out, as the activity names its op.
     """
-    result = _Projections.of(attributed, tracks)
     nesting = attributed.attribution.nesting
-    lane = nested_lanes(result.stream, result.start, result.end)
-    track = tracks.lane(result.stream, lane, "projection")
+    node, stream, start, end, number = _projected(attributed, tracks)
+    track = tracks.lane(stream, nested_lanes(stream, start, end), "projection")
     name = named(attributed.capture.ranges["name"])
-    name_column = NameColumn(name.codes[nesting.range[result.node]], name.names)
-    rows = np.arange(len(result.node))
-    spans = result.start, result.end - result.start
+    name_column = NameColumn(name.codes[nesting.range[node]], name.names)
+    spans = start, end - start
     return make_slices(
-        "projection", rows, track, spans, name_column, {"activities": result.activities}
+        "projection", np.arange(len(node)), track, spans, name_column, {"activities": number}
     )
 
 
-class _Projections:
-    """Projections as columns: node, stream (a home), first start, last end, activities."""
+def _projected(
+    attributed: AttributedCapture, tracks: Tracks
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Return node, stream (a home), first start, last end and activities of each projection.
 
-    def __init__(self, node: Ints, stream: Ints, start: Ints, end: Ints, activities: Ints) -> None:
-        self.node, self.stream, self.start, self.end = node, stream, start, end
-        self.activities = activities
-
-    @classmethod
-    def of(cls, attributed: AttributedCapture, tracks: Tracks) -> _Projections:
-        """Project all ranges, level by level from the innermost one."""
-        nesting = attributed.attribution.nesting
-        node = cls._first_nodes(attributed)
-        rows = np.flatnonzero(node != NONE)
-        remaining = cls(
-            pick(node, rows),
-            pick(tracks.of_activities, rows),
-            pick(frames.ints(attributed.capture.activities, "start"), rows),
-            pick(attributed.end, rows),
-            repeated(1, len(rows)),
-        ).combine()
-        result, parents = [], remaining.take(np.zeros(0, np.int64))
-        for level_projections in reversed(remaining.split_by_level(nesting.level[remaining.node])):
-            grouped_level = _concatenate([level_projections, parents]).combine()
-            result.append(grouped_level.take(grouped_level.activities >= MIN_ACTIVITIES))
-            parents = cls(nesting.parent[grouped_level.node], *grouped_level.columns)
-        # Outer projections first: of equal intervals the first is drawn as the outer one.
-        return _concatenate(result[::-1] or [remaining])
-
-    @staticmethod
-    def _first_nodes(attributed: AttributedCapture) -> Ints:
-        """Return the innermost node that is projected for each activity, or NONE.
-
-        A single activity is projected from the parent of its range on, as it names the range.
-        """
-        parent, node = attributed.attribution.nesting.parent, attributed.node
-        size = counts(node + 1, len(parent) + 1)[1:]
-        is_single = np.append(size == 1, False)  # the last entry is for activities without a node
-        is_single[parent] = False
-        return np.where(is_single[node], np.append(parent, NONE)[node], node)
-
-    @property
-    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """All columns but the node."""
-        return self.stream, self.start, self.end, self.activities
-
-    def take(self, rows: np.ndarray) -> _Projections:
-        """Return the projections in these rows."""
-        return _Projections(self.node[rows], *(column[rows] for column in self.columns))
-
-    def split_by_level(self, level: Ints) -> list[_Projections]:
-        """Return the projections of each level, from 0 on."""
-        order = stable_order(level)
-        edges = np.searchsorted(level[order], np.arange(level.max(initial=NONE) + 2))
-        return [self.take(order[first:last]) for first, last in pairwise(edges)]
-
-    def combine(self) -> _Projections:
-        """Return one projection for each node and stream."""
-        group, row = number_groups(self.node, self.stream)
-        size = len(row)
-        return _Projections(
-            self.node[row],
-            self.stream[row],
-            lowest(group, self.start, size),
-            highest(group, self.end, size),
-            sums(group, self.activities, size),
-        )
+    Outer projections come first: of equal intervals the first is drawn as the outer one.
+    """
+    parent = attributed.attribution.nesting.parent
+    node = _first_nodes(attributed)
+    rows = np.flatnonzero(node != NONE)
+    streams, code = np.unique(pick(tracks.of_activities, rows), return_inverse=True)
+    count = max(len(streams), 1)  # a pair of a node and a stream is one number
+    own = pick(node, rows) * count + code
+    pairs = np.unique(own)
+    for ancestor in ancestors(parent):  # 1, 2, 4 … levels above
+        above = ancestor[pairs // count]
+        reached = (above * count + pairs % count)[above != NONE]
+        pairs = np.union1d(pairs, reached[run_edges(reached)[:-1]])
+    around = parent[pairs // count]
+    above = np.searchsorted(pairs, around * count + pairs % count)
+    above[around == NONE] = NONE
+    group, size = np.searchsorted(pairs, own), len(pairs)
+    start = pick(frames.ints(attributed.capture.activities, "start"), rows)
+    first = folded(above, lowest(group, start, size, empty=NEVER.max), np.minimum)
+    last = folded(
+        above, highest(group, pick(attributed.end, rows), size, empty=NEVER.min), np.maximum
+    )
+    number = folded(above, counts(group, size))
+    drawn = np.flatnonzero(number >= MIN_ACTIVITIES)
+    drawn = drawn[stable_order(levels(above)[drawn])]
+    node, stream = np.divmod(pairs[drawn], count)
+    return node, streams[stream], first[drawn], last[drawn], number[drawn]
 
 
-def _concatenate(parts: list[_Projections]) -> _Projections:
-    columns = zip(*((part.node, *part.columns) for part in parts), strict=True)
-    return _Projections(*map(np.concatenate, columns))
+def _first_nodes(attributed: AttributedCapture) -> Ints:
+    """Return the innermost node that is projected for each activity, or NONE.
+
+    A single activity is projected from the parent of its range on, as it names the range.
+    """
+    parent, node = attributed.attribution.nesting.parent, attributed.node
+    size = counts(node + 1, len(parent) + 1)[1:]
+    is_single = np.append(size == 1, False)  # the last entry is for activities without a node
+    is_single[parent] = False
+    return np.where(is_single[node], np.append(parent, NONE)[node], node)
 
 
 def _arg_column(table: pd.DataFrame, columns: tuple[str, ...]) -> Column:

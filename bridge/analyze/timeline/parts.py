@@ -23,7 +23,7 @@ from bridge.join.arrays import (
     run_edges,
 )
 from bridge.join.attributed import AttributedCapture
-from bridge.join.nesting import levels
+from bridge.join.forest import levels
 from importers import frames
 
 # -- Curves of devices

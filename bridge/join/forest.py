@@ -9,7 +9,7 @@ in the rounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -118,6 +118,43 @@ def ancestors(parent: Ints) -> list[Ints]:
     while (result[-1] != NONE).any():
         result.append(np.append(result[-1], NONE)[result[-1]])
     return result
+
+
+class Closure(NamedTuple):
+    """Distinct pairs of a node and a key, as a forest of their own: all that given pairs are or are under.
+
+    Attributes:
+        node: the node of each pair.
+        key: the key of each pair.
+        parent: the pair of the same key around each pair, or NONE.
+        given: the pair of each given node and key.
+
+    """
+
+    node: Ints
+    key: Ints
+    parent: Ints
+    given: Ints
+
+
+def closure(parent: Ints, node: Ints, key: Ints) -> Closure:
+    """Return the pairs of some nodes and keys, and those of all nodes around these with the same key."""
+    keys, code = np.unique(key, return_inverse=True)
+    count = max(len(keys), 1)  # a pair is one number
+    own = node * count + code.reshape(-1)
+    pairs = np.unique(own)
+    for ancestor in ancestors(parent):
+        above = ancestor[pairs // count]
+        reached = (above * count + pairs % count)[above != NONE]
+        both = np.sort(
+            np.concatenate((pairs, reached)), kind="stable"
+        )  # runs that are sorted already
+        pairs = both[run_edges(both)[:-1]]
+    around = parent[pairs // count]
+    above = np.searchsorted(pairs, around * count + pairs % count)
+    above[around == NONE] = NONE
+    pair_node, pair_key = np.divmod(pairs, count)
+    return Closure(pair_node, keys[pair_key], above, np.searchsorted(pairs, own))
 
 
 def distinct_paths(parent: Ints, name: Ints) -> tuple[Ints, Ints, Ints]:

@@ -66,9 +66,10 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look, *, every: bool = Fals
     left out, and what a checksum in a name of a kernel is.
     """
     cells = _cells(displayed(by, table, every=every), table, look)
-    columns = _fitting_columns(cells, look.width)
+    whole = {column: _width(column, texts) for column, texts in cells.items()}
+    columns = _fitting_columns(whole, look.width)
     hidden = sum(column not in columns and column.name != BAR for column in cells)
-    widths = _widths(columns, cells, look.width)
+    widths = _widths({column: whole[column] for column in columns}, look.width)
     for column in columns:
         if column.is_name:
             cells[column] = fitted(cells[column], widths[column], keep_end=column.unit == PATH)
@@ -110,9 +111,10 @@ def _styled(column: Column, texts: list[str], width: int, look: Look) -> list[st
 
 def _aligned(column: Column, text: str, width: int) -> str:
     """Return a text in ``width`` cells: names on the left, figures on the right."""
-    if cell_len(text) > width:
-        text = set_cell_size(text, width - 1) + "…"
-    blanks = " " * (width - cell_len(text))
+    length = cell_len(text)
+    if length > width:
+        text, length = set_cell_size(text, width - 1) + "…", width
+    blanks = " " * (width - length)
     return text + blanks if column.is_name or column.name == BAR else blanks + text
 
 
@@ -162,13 +164,14 @@ def as_markdown(
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _widths(columns: list[Column], cells: dict[Column, list[str]], width: int) -> dict[Column, int]:
+Widths = dict[Column, int]  # of whole texts, in cells
+
+
+def _widths(whole: Widths, width: int) -> Widths:
     """Return the width of each column; names share the room that other columns leave."""
-    widths = {column: _width(column, cells) for column in columns}
-    names = sorted(
-        (column for column in columns if column.is_name), key=lambda column: widths[column]
-    )
-    left = width - sum(widths[column] + GAP for column in columns if not column.is_name)
+    widths = whole.copy()
+    names = sorted((column for column in widths if column.is_name), key=widths.__getitem__)
+    left = width - sum(widths[column] + GAP for column in widths if not column.is_name)
     for index, name in enumerate(names):
         share = left // (len(names) - index) - GAP
         widths[name] = min(widths[name], max(share, CUT))
@@ -176,49 +179,46 @@ def _widths(columns: list[Column], cells: dict[Column, list[str]], width: int) -
     return widths
 
 
-def _fitting_columns(cells: dict[Column, list[str]], width: int) -> list[Column]:
+def _fitting_columns(whole: Widths, width: int) -> list[Column]:
     """Return the columns that fit; optional ones only while names keep enough room."""
-    columns = _required_columns(cells, width)
+    columns = _required_columns(whole, width)
     # The bar first, then optional figures in the order of columns.
     for extra in sorted(
-        (column for column in cells if column.optional), key=lambda column: column.name != BAR
+        (column for column in whole if column.optional), key=lambda column: column.name != BAR
     ):
-        required = sum(_preferred_width(column, cells) + GAP for column in (*columns, extra))
+        required = sum(_at_most(NAME_ROOM, column, whole) + GAP for column in (*columns, extra))
         if required > width and extra.name == BAR:
             continue
         if required > width:
             break
         columns.append(extra)
-    return [column for column in cells if column in columns]
+    return [column for column in whole if column in columns]
 
 
-def _required_columns(cells: dict[Column, list[str]], width: int) -> list[Column]:
+def _required_columns(whole: Widths, width: int) -> list[Column]:
     """Return the required columns, without the last figures if names would be too short."""
-    columns = [column for column in cells if not column.optional]
+    columns = [column for column in whole if not column.optional]
     figures = [column for column in columns if not column.is_name and column.unit not in (ID, STEP)]
     main_figure = next(
         (column for column in figures if column.bar), figures[0] if figures else None
     )
-    left = width + GAP - sum(_min_width(column, cells) + GAP for column in columns)
+    left = width + GAP - sum(_at_most(MIN_NAME, column, whole) + GAP for column in columns)
     for figure in reversed([column for column in figures if column is not main_figure]):
         if left < 0:
             columns.remove(figure)
-            left += _min_width(figure, cells) + GAP
+            left += whole[figure] + GAP
     return columns
 
 
-def _min_width(column: Column, cells: dict[Column, list[str]]) -> int:
-    return min(MIN_NAME, _width(column, cells)) if column.is_name else _width(column, cells)
+def _at_most(most: int, column: Column, whole: Widths) -> int:
+    """Return the width of a column; a name takes no more than ``most``."""
+    return min(most, whole[column]) if column.is_name else whole[column]
 
 
-def _preferred_width(column: Column, cells: dict[Column, list[str]]) -> int:
-    return min(NAME_ROOM, _width(column, cells)) if column.is_name else _width(column, cells)
-
-
-def _width(column: Column, cells: dict[Column, list[str]]) -> int:
+def _width(column: Column, texts: list[str]) -> int:
     if column.name == BAR:
         return BAR_WIDTH
-    return min(MAX_NAME, max(len(column.heading), *map(cell_len, cells[column]), 1))
+    return min(MAX_NAME, max(len(column.heading), *map(cell_len, texts), 1))
 
 
 def clean(text: str) -> str:

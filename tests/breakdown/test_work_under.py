@@ -9,7 +9,7 @@ from made_reports import PUSH_POP, Made, thread
 from real_parts import NIGHT
 
 import bridge
-from bridge.analyze.tables import work_under
+from bridge.analyze.tables import activity_metrics, work_under
 from bridge.join.paths import CUT, KEPT, MAX_DEPTH
 
 
@@ -124,3 +124,30 @@ def test_deep_stacks_cost_no_more_than_their_ranges(closed, tmp_path):
         assert child.returncode == 0, command
         assert used.ru_utime + used.ru_stime < SECONDS, command
         assert used.ru_maxrss / 1024 < MEGABYTES, command
+
+
+@pytest.mark.parametrize("most", [activity_metrics.MAX_PAIRS, -1], ids=["listed", "folded"])
+def test_kernels_count_once_for_every_op_around_them(report, most, monkeypatch):
+    """Whether pairs of a kernel and an op are listed, or folded over the tree because there are too many."""
+    monkeypatch.setattr(activity_metrics, "MAX_PAIRS", most)
+    ranges = report.capture.ranges[["name", "start", "end"]].to_dict("records")
+    called, times = report.capture.launches["start"].tolist(), {}
+    for work, row in zip(
+        report.capture.activities[["name", "start", "end"]].to_dict("records"),
+        report.op_kernels["launch"].tolist(),
+        strict=True,
+    ):
+        for op in {one["name"] for one in ranges if one["start"] <= called[row] < one["end"]}:
+            times.setdefault((op, work["name"]), []).append(work["end"] - work["start"])
+    table = report.by("op-kernel", inclusive=True)
+    columns = zip(*(table[name] for name in table), strict=True)
+    assert {(op, kernel): tuple(rest) for op, kernel, *rest in columns} == {
+        pair: (len(found), sum(found), sum(found) / len(found), min(found), max(found))
+        for pair, found in times.items()
+    }
+
+
+def test_other_columns_of_deep_stacks_are_refused_with_those_that_can_be_had(report, monkeypatch):
+    monkeypatch.setattr(activity_metrics, "MAX_PAIRS", -1)
+    with pytest.raises(ValueError, match="--columns count,total_ns,mean_ns,min_ns,max_ns,share"):
+        report.by("op-kernel", inclusive=True, columns=["p50_ns"])

@@ -277,5 +277,6 @@ def _ops_of_pieces(attributed: AttributedCapture, gaps: Gaps, pieces: Pieces) ->
 def _outermost(attributed: AttributedCapture, node: Ints, has_flag: Flags) -> Ints:
     """Return the outermost node around each whose op has the flag, else the node itself."""
     nesting = attributed.attribution.nesting
-    result = outermost_above(nesting.own_parent, has_flag[attributed.node_op])[node]
-    return np.where((result == NONE) | (node == NONE), node, result)
+    outermost = outermost_above(nesting.own_parent, has_flag[attributed.node_op])
+    result = np.append(outermost, NONE)[node]
+    return np.where(result == NONE, node, result)

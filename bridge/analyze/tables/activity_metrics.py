@@ -19,7 +19,7 @@ from bridge.analyze.catalog.breakdown import (
     statistic_names,
 )
 from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
-from bridge.analyze.groups import counts, quantiles, ratio, sums, texts
+from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.kinds import tensor_core_times
 from bridge.analyze.names import name_codes
 from bridge.analyze.tables import statistics
@@ -33,7 +33,10 @@ from bridge.analyze.tables.statistics import (
 )
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups
 from bridge.join.attributed import AttributedCapture
+from bridge.join.forest import closure, folded, is_repeated
 from importers import frames
+
+NEVER = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True)
@@ -288,6 +291,8 @@ def by_op_kernel(
     rows = _rows_of_kinds(attributed, frames.KERNEL)
     rows = rows[attributed.node[rows] != NONE]
     op = attributed.activity_op[rows]
+    if inclusive and _pairs_above(attributed, rows) > MAX_PAIRS:
+        return _folded(attributed, kernel_names, rows, columns)
     if inclusive:
         place, op = _ops_above(attributed, rows)
         rows = rows[place]
@@ -304,12 +309,63 @@ def by_op_kernel(
     )
 
 
+MAX_PAIRS = 1 << 23  # of an activity and an op around it, in a list
+FOLDED = ("count", "total_ns", "mean_ns", "min_ns", "max_ns", "share")
+
+
+def _pairs_above(attributed: AttributedCapture, rows: Ints) -> int:
+    """Return how many pairs there are of one of these activities and a range around it."""
+    return int((attributed.hierarchy.level[attributed.node[rows]] + 1).sum())
+
+
 def _ops_above(attributed: AttributedCapture, rows: Ints) -> tuple[Ints, Ints]:
     """Return (place in rows, op) once for every distinct op on the stack of each row."""
     nesting, op = attributed.hierarchy, attributed.node_op
     place, node = stacks(nesting, attributed.node[rows])
     outer = outermost(nesting, op, attributed.nodes_in_direction)[node]
     return place[outer], op[node[outer]]
+
+
+def _folded(
+    attributed: AttributedCapture, kernel_names: str, rows: Ints, columns: Collection[str]
+) -> pd.DataFrame:
+    """Return what `by_op_kernel` does with ``inclusive``, for stacks that are too deep for a list of pairs.
+
+    Sums and extremes are folded over the nodes that have kernels of a name under them. Raises ValueError
+    for the user if other columns are requested.
+    """
+    if not {*columns} <= {*FOLDED}:
+        raise ValueError(
+            f"ranges are nested too deep for --inclusive with these columns; take --columns {','.join(FOLDED)}"
+        )
+    name, names = name_codes(attributed, kernel_names, rows)
+    pairs = closure(attributed.hierarchy.parent, attributed.node[rows], name)
+    time, size = attributed.duration[rows], len(pairs.node)
+    number = folded(pairs.parent, counts(pairs.given, size))
+    total = folded(pairs.parent, sums(pairs.given, time, size))
+    low = folded(pairs.parent, lowest(pairs.given, time, size, empty=NEVER.max), np.minimum)
+    high = folded(pairs.parent, highest(pairs.given, time, size, empty=NEVER.min), np.maximum)
+
+    op = np.where(attributed.nodes_in_direction, attributed.node_op, NONE)[pairs.node]
+    # A kernel counts once for an op that is on its stack twice.
+    outer = np.flatnonzero((op != NONE) & ~is_repeated(pairs.parent, op * len(names) + pairs.key))
+    group, first = number_groups(op[outer], pairs.key[outer])
+    number, total = (sums(group, column[outer], len(first)) for column in (number, total))
+    figures = {
+        "count": number,
+        "total_ns": total,
+        "mean_ns": ratio(total, number),
+        "min_ns": lowest(group, low[outer], len(first)),
+        "max_ns": highest(group, high[outer], len(first)),
+        "share": ratio(total, attributed.whole_ns),
+    }
+    return pd.DataFrame(
+        {
+            "op": texts(attributed.ops[o] for o in op[outer][first].tolist()),
+            "kernel": texts(names[k] for k in pairs.key[outer][first].tolist()),
+            **{name: figures[name] for name in OP_KERNEL_COLUMNS.names if name in columns},
+        }
+    )
 
 
 def _rows_of_kinds(attributed: AttributedCapture, *kinds: str) -> Ints:

@@ -27,7 +27,6 @@ from bridge.join.arrays import (
     is_single_value,
     number_groups,
     repeated,
-    run_edges,
     stable_order,
 )
 from bridge.join.attributed import AttributedCapture
@@ -39,7 +38,7 @@ from bridge.join.attribution import (
     RULES,
     Codes,
 )
-from bridge.join.forest import ancestors, folded, levels
+from bridge.join.forest import closure, folded, levels
 from bridge.join.paths import MAX_DEPTH, paths
 from importers import frames
 from importers.frames import pick
@@ -197,18 +196,8 @@ def _projected(
     parent = attributed.attribution.nesting.parent
     node = _first_nodes(attributed)
     rows = np.flatnonzero(node != NONE)
-    streams, code = np.unique(pick(tracks.of_activities, rows), return_inverse=True)
-    count = max(len(streams), 1)  # a pair of a node and a stream is one number
-    own = pick(node, rows) * count + code
-    pairs = np.unique(own)
-    for ancestor in ancestors(parent):  # 1, 2, 4 … levels above
-        above = ancestor[pairs // count]
-        reached = (above * count + pairs % count)[above != NONE]
-        pairs = np.union1d(pairs, reached[run_edges(reached)[:-1]])
-    around = parent[pairs // count]
-    above = np.searchsorted(pairs, around * count + pairs % count)
-    above[around == NONE] = NONE
-    group, size = np.searchsorted(pairs, own), len(pairs)
+    pairs = closure(parent, pick(node, rows), pick(tracks.of_activities, rows))
+    above, group, size = pairs.parent, pairs.given, len(pairs.node)
     start = pick(frames.ints(attributed.capture.activities, "start"), rows)
     first = folded(above, lowest(group, start, size, empty=NEVER.max), np.minimum)
     last = folded(
@@ -217,8 +206,7 @@ def _projected(
     number = folded(above, counts(group, size))
     drawn = np.flatnonzero(number >= MIN_ACTIVITIES)
     drawn = drawn[stable_order(levels(above)[drawn])]
-    node, stream = np.divmod(pairs[drawn], count)
-    return node, streams[stream], first[drawn], last[drawn], number[drawn]
+    return pairs.node[drawn], pairs.key[drawn], first[drawn], last[drawn], number[drawn]
 
 
 def _first_nodes(attributed: AttributedCapture) -> Ints:

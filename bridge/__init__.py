@@ -7,6 +7,7 @@ use.
 from __future__ import annotations
 
 import os
+import sys
 
 from bridge.package import VERSION as __version__  # noqa: N811 (the conventional name)
 
@@ -71,6 +72,7 @@ _LAZY_NAMES = {  # name: the module that defines it
     **dict.fromkeys(("Action", "schedule"), "bridge.capture.session.schedule"),
 }
 _LAZY_MODULES = ("autorun", "bench", "compat", "cupy", "jax", "memory", "power", "scale", "torch")
+_OF_PACKAGES = ("cupy", "jax", "torch")  # modules for packages of the same name
 
 
 def __getattr__(name: str) -> Any:
@@ -88,9 +90,12 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, and those that every module has."""
+    """Return the public names that can be had here, and those that every module has."""
+    from importlib.util import find_spec
+
     special = (name for name in globals() if name.startswith("__"))
-    return sorted({*__all__, *_LAZY_MODULES, *special} - {"__getattr__", "__dir__"})
+    absent = {name for name in _OF_PACKAGES if name not in sys.modules and not find_spec(name)}
+    return sorted({*__all__, *_LAZY_MODULES, *special} - {"__getattr__", "__dir__", *absent})
 
 
 class _Unknown:

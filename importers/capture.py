@@ -23,7 +23,7 @@ from importers.texts import Ints, Texts
 NSIGHT_COMPUTE = "Nsight Compute"
 UNREAD = "events of a device that are not read"  # their number in `Facts.beside`
 MAX_SPAN_NS = 1 << 62  # 146 years: sums and differences of times fit into 64 bits
-MAX_CAPTURE_NS = 1 << 52  # 52 days: no capture is longer
+MAX_DISTANCE_NS = 1 << 48  # 3 days, between times of one capture
 
 
 @dataclass(frozen=True)
@@ -103,21 +103,32 @@ class Capture:
 
 
 def total_ns(start: Ints, end: Ints) -> float:
-    """Return the sum of the durations of rows, in ns, of those that do not end before they start."""
+    """Return the sum of the times from starts to ends, in ns, where these are later; or a bound that fits 64 bits."""
+    if not len(start):
+        return 0.0
+    bound = len(start) * (int(end.max()) - int(start.min()))
+    if bound <= MAX_SPAN_NS:  # as in every real capture of usual size: no need to sum
+        return float(max(bound, 0))
     return float(np.maximum(end - start, 0).sum(dtype=np.float64))
 
 
 def check_totals(name: str, totals: Iterable[float]) -> None:
-    """Raise NotAReport if the durations of rows of one kind add up to more ns than 64 bits hold."""
+    """Raise NotAReport if times of rows of one kind add up to more ns than 64 bits hold."""
     if max(totals, default=0) > MAX_SPAN_NS:
         raise NotAReport(
             f"{name}: damaged (its durations add up to centuries); export or copy it again"
         )
 
 
-def check_durations(name: str, *tables: pd.DataFrame) -> None:
+def check_durations(name: str, tables: Iterable[pd.DataFrame]) -> None:
     """Raise NotAReport if the durations of one of some frames add up to more ns than 64 bits hold."""
     check_totals(name, (total_ns(frames.ints(t, "start"), frames.ints(t, "end")) for t in tables))
+
+
+def timed_frames(capture: Capture) -> list[pd.DataFrame]:
+    """Return the frames of a capture whose rows have a start and an end."""
+    names = ("ranges", "launches", "activities", "waits", "overhead", "system_calls")
+    return [getattr(capture, name) for name in names]
 
 
 def concat(captures: Sequence[Capture]) -> Capture:
@@ -147,7 +158,7 @@ def concat(captures: Sequence[Capture]) -> Capture:
             for capture, report, text in zip(captures, starts, texts, strict=False)
         ]
     )
-    return replace(
+    result = replace(
         captures[0],
         source=tuple(name for capture in captures for name in capture.source),
         facts=tuple(f for capture in captures for f in capture.facts),
@@ -163,6 +174,8 @@ def concat(captures: Sequence[Capture]) -> Capture:
         ),
         **tables,
     )
+    check_durations("all reports together", timed_frames(result))
+    return result
 
 
 def _shifted(table: pd.DataFrame, column: str, offset: int) -> pd.DataFrame:

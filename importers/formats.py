@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from importers.arrow_messages import is_arrow
-from importers.capture import Capture, check_durations
+from importers.capture import Capture, check_durations, timed_frames
 from importers.errors import ExportFailed, NotAReport
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
@@ -50,7 +50,7 @@ def _read_other(path: Path, details: Details) -> Capture | None:
         fits, load = reader()
         if fits(path):
             capture = load(path, details)
-            check_durations(path.name, capture.ranges, capture.launches, capture.activities)
+            check_durations(path.name, timed_frames(capture))
             return capture
     return None
 

@@ -291,8 +291,8 @@ def test_a_wrong_value_far_behind_right_ones_is_refused(folder: Path) -> None:
 @pytest.mark.slow
 def test_durations_that_add_up_to_centuries_are_refused(folder: Path) -> None:
     """Their sum would leave 64 bits."""
-    path = made_reports.small(folder / "report.sqlite", steps=400)
-    made_reports.changed(path, f"UPDATE {KERNELS} SET end = {2**52}")
+    path = made_reports.small(folder / "report.sqlite", steps=6_000)
+    made_reports.changed(path, f"UPDATE {KERNELS} SET end = {2**48 - 10**12}")
     assert_unreadable(path, "damaged", "centuries")
 
 

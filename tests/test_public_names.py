@@ -1,6 +1,7 @@
 """What `import bridge` offers: the names that `dir` shows, and what is said of a name that is not there."""
 
 import sys
+from importlib.util import find_spec
 
 import pytest
 from test_architecture import HEAVY, loaded_by, run
@@ -10,10 +11,24 @@ import bridge
 
 def test_dir_shows_the_public_names_and_no_others():
     shown = {name for name in dir(bridge) if not name.startswith("__")}
-    modules = {"autorun", "compat", "cupy", "jax", "scale", "torch"}
+    packages = {name for name in ("cupy", "jax", "torch") if find_spec(name)}
+    modules = {"autorun", "compat", "scale", *packages}
     assert shown == {*bridge.__all__, *modules} - {"__version__"}
-    assert {"load", "bench", "memory", "torch"} <= shown
+    assert {"load", "bench", "memory"} <= shown
     assert {"__version__", "__all__", "__doc__", "__file__"} <= set(dir(bridge))
+
+
+def test_help_and_inspection_find_all_that_dir_shows(monkeypatch):
+    """Modules for packages that are not installed are not shown."""
+    monkeypatch.setattr(bridge, "_OF_PACKAGES", ("cupy", "jax", "torch", "nosuch"))
+    monkeypatch.setattr(bridge, "_LAZY_MODULES", (*bridge._LAZY_MODULES, "nosuch"))
+    assert "nosuch" not in dir(bridge)
+
+
+@pytest.mark.slow
+def test_every_name_that_dir_shows_can_be_had():
+    program = "import bridge, inspect; print(len(inspect.getmembers(bridge)))"
+    assert int(run(sys.executable, "-c", program).stdout) > 40
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules, readable_names
 from bridge.knowledge.suggestions import unknown_name
 from importers import frames
-from importers.capture import Capture
+from importers.capture import MAX_SPAN_NS, Capture, check_totals, total_ns
 from importers.frames import CALL_ID, CALL_ID_SHIFT
 
 # -- The rows that are counted, for example those of a time window
@@ -178,6 +178,7 @@ class AttributedCapture:
         if options.adopt:
             attribution = with_guesses(attribution, capture, launches)
         op = np.where(is_op, codes, NONE)
+        _check_delays(capture, attribution.launch)
         return cls(
             capture,
             attribution,
@@ -535,6 +536,19 @@ def _filled(kind: type[T], table: pd.DataFrame, **values: Flags | Ints) -> T:
 
 
 MAX_TABLE = 1 << 22  # entries of a table of all pairs of names
+
+
+def _check_delays(capture: Capture, launch: Ints) -> None:
+    """Raise NotAReport if the delays from API calls to their work add up to more ns than 64 bits hold."""
+    first, last = zip(*(facts.span for facts in capture.facts), strict=True)
+    if len(launch) * (max(last) - min(first)) <= MAX_SPAN_NS:  # as in nearly every real capture
+        return
+    rows = np.flatnonzero(launch != NONE)
+    called, began = (
+        frames.ints(capture.launches, "start")[launch[rows]],
+        frames.ints(capture.activities, "start")[rows],
+    )
+    check_totals(", ".join(capture.source), [total_ns(called, began), total_ns(began, called)])
 
 
 def readable_activities(activities: pd.DataFrame) -> pd.Series:

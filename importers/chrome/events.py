@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from importers.capture import MAX_CAPTURE_NS
+from importers.capture import MAX_DISTANCE_NS
 from importers.kineto.events import UNKNOWN, clean, nanoseconds
 from importers.texts import Ints
 
@@ -223,7 +223,7 @@ def _concat(parts: Sequence[Slices], kind: Ints) -> Slices:
 
 def _complete(points: Points) -> tuple[Slices, int]:
     length = nanoseconds([event.get("dur", 0) for event in points.events])
-    rows = np.flatnonzero((length >= 0) & (length <= MAX_CAPTURE_NS))
+    rows = np.flatnonzero((length >= 0) & (length <= MAX_DISTANCE_NS))
     events = [points.events[row] for row in rows.tolist()]
     start, place = points.time[rows], points.place[rows]
     is_open = np.zeros(len(rows), bool)

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.capture import MAX_CAPTURE_NS
+from importers.capture import MAX_DISTANCE_NS
 from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.texts import Ints
@@ -329,7 +329,10 @@ def _valid_events(events: list[dict[str, Any]], *, has_duration: bool) -> tuple[
     start = nanoseconds([event.get("ts") for event in events])
     length = nanoseconds([event.get("dur") if has_duration else 0 for event in events])
     is_valid = np.array([type(event.get("name")) is str for event in events], bool)
-    is_valid &= (start != UNKNOWN) & (length >= 0) & (length <= MAX_CAPTURE_NS)
+    is_valid &= (start != UNKNOWN) & (length >= 0) & (length <= MAX_DISTANCE_NS)
+    if is_valid.any():  # most times are true; others so far away are no times of this capture
+        middle = int(np.sort(start[is_valid])[int(is_valid.sum()) // 2])
+        is_valid &= (start >= middle - MAX_DISTANCE_NS) & (start <= middle + MAX_DISTANCE_NS)
     rows = np.flatnonzero(is_valid)
     valid = events if len(rows) == len(events) else [events[row] for row in rows.tolist()]
     start, length = start[rows], length[rows]

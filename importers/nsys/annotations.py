@@ -12,7 +12,6 @@ import pandas as pd
 from importers import frames
 from importers.frames import key_codes
 from importers.nsys import schema
-from importers.nsys.times import annotations_with_valid_times
 from importers.range_texts import name_lengths
 from importers.sqlite_columns import Columns, ints_of, texts_of
 from importers.texts import Ints, Texts, unique_names
@@ -106,7 +105,6 @@ class Annotations:
     def of(cls, columns: Columns, strings: Strings) -> Annotations:
         """Resolve the names of NVTX rows; inline texts precede registered strings."""
         ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
-        ints = annotations_with_valid_times(ints)
         pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
         name = frames.names(*_names(pool, text, name_lengths(pool)))
         ints |= {"process": ints["thread"] & ~schema.THREAD_BITS}

@@ -11,7 +11,6 @@ from importers import frames
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.annotations import Strings, distinct
-from importers.nsys.times import with_valid_times
 from importers.sqlite_columns import Columns, ints_of, texts_of
 from importers.texts import Ints, unique_names
 
@@ -55,7 +54,7 @@ def _syncs(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
     call = call_rows((columns["process"], columns["correlation"]), launches)
     kind_of_name = np.array([*map(_sync_kind, launches["name"].cat.categories), MISSING], np.int64)
     of_call = np.append(kind_of_name[frames.codes(launches["name"])], MISSING)[call]
-    return _wait_frame(with_valid_times(columns), np.where(of_call == MISSING, kind, of_call))
+    return _wait_frame(columns, np.where(of_call == MISSING, kind, of_call))
 
 
 def _sync_kind(api_call: str) -> int:
@@ -142,14 +141,14 @@ def activities(
     ``callers`` are the processes of the capture; None for those of the API calls in ``read``.
     """
     parts = [
-        (frames.KERNEL, _kernels(with_valid_times(_ints(read["kernels"])), strings)),
-        (frames.MEMCPY, _copies(with_valid_times(_ints(read["copies"])))),
+        (frames.KERNEL, _kernels(_ints(read["kernels"]), strings)),
+        (frames.MEMCPY, _copies(_ints(read["copies"]))),
         (
             frames.MEMCPY,
-            _with_name(with_valid_times(_ints(read["decompressions"])), schema.DECOMPRESSION),
+            _with_name(_ints(read["decompressions"]), schema.DECOMPRESSION),
         ),
-        (frames.MEMSET, _with_name(with_valid_times(_ints(read["fills"])), schema.FILL)),
-        (frames.GRAPH, _graphs(with_valid_times(_ints(read["graphs"])))),
+        (frames.MEMSET, _with_name(_ints(read["fills"]), schema.FILL)),
+        (frames.GRAPH, _graphs(_ints(read["graphs"]))),
     ]
     tables = [_activity_frame(columns, kind) for kind, columns in parts]
     table = frames.concat([f for f in tables if len(f)] or tables[:1])

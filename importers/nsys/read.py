@@ -35,10 +35,9 @@ from importers.nsys.tables import (
     requested_side,
 )
 from importers.nsys.times import (
-    calls_with_valid_times,
     is_possible,
-    with_valid_times,
-    without_impossible_times,
+    origin_of_tables,
+    with_possible_times,
 )
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
@@ -91,7 +90,7 @@ def _gpu_numbers(process: Ints, device: Ints, read: dict[str, Columns]) -> Ints:
 
 def overhead(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Return the frame `overhead`: a row per interval in which the profiler worked on a thread."""
-    ints = with_valid_times({name: ints_of(columns, name) for name in columns})
+    ints = {name: ints_of(columns, name) for name in columns}
     return frames.frame(
         "overhead",
         {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
@@ -102,7 +101,7 @@ def system_calls(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Return the frame `system_calls`: a row per call of the operating system's runtime."""
     ints = {name: ints_of(columns, name) for name in columns}
     rows = np.flatnonzero(~np.isin(ints["event"], schema.TRACING_EVENTS))
-    ints = with_valid_times({name: frames.pick(column, rows) for name, column in ints.items()})
+    ints = {name: frames.pick(column, rows) for name, column in ints.items()}
     return frames.frame(
         "system_calls",
         {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
@@ -361,12 +360,13 @@ class ExportFacts:
     """The facts of an export of which only a part is read.
 
     ``last`` is when open ranges end, in ns; ``callers`` are the processes with calls or
-    activities.
+    activities. ``origin`` is an instant of the capture in ns, from which no possible time is far away.
     """
 
     facts: Facts
     last: int
     callers: Ints
+    origin: int
 
 
 def to_capture(
@@ -382,7 +382,8 @@ def to_capture(
     ``export`` holds the facts of the whole export if the columns are only a part of it. ``skipped``
     are tables that were not to be read: nothing is said of them.
     """
-    read, left_out = without_impossible_times(read)
+    origin = export.origin if export else origin_of_tables(read)
+    read, left_out = with_possible_times(read, origin)
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
     launches = _launches(read["launches"], strings)
@@ -443,7 +444,7 @@ def _facts(
     """Return the facts; ``tables`` are ranges, launches, activities and marks."""
     timed = tables[:3]
     opaque = int((tables[2]["kind"] == frames.GRAPH).sum())
-    check_durations(path.name, *timed)
+    check_durations(path.name, timed)
     rows = [len(table) for table in timed]
     result = export_facts(path, read, rows, opaque, _span(*tables), left_out=left_out)
     # What is not read is not missing.
@@ -475,7 +476,7 @@ def export_facts(
     warnings = _warnings(name, read, rows, opaque)
     if left_out:
         warnings += (
-            f"{name}: {left_out} instants and samples at times that no capture has: left out",
+            f"{name}: {left_out} instants, samples and calls at times that no capture has: left out",
         )
     return Facts(
         *_versions(read),
@@ -490,11 +491,11 @@ def export_facts(
 def session_ns(read: Mapping[str, Columns]) -> int:
     """Return the length of the capture in ns, or -1 if the export does not state a possible one."""
     lengths = ints_of(read["session"], "duration")
-    return int(lengths[is_possible(lengths)].max(initial=MISSING))
+    return int(lengths[is_possible(lengths, 0)].max(initial=MISSING))
 
 
 def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
-    ints = calls_with_valid_times({name: ints_of(columns, name) for name in columns})
+    ints = {name: ints_of(columns, name) for name in columns}
     process = ints["thread"] & ~schema.THREAD_BITS
     name = strings.column(ints["name"], clean=api_name)
     return frames.frame("launches", {**ints, "process": process, "name": name})

@@ -22,7 +22,7 @@ from importers.nsys import schema
 from importers.nsys.devices import fill_process
 from importers.nsys.schema import DEVICE_TABLES
 from importers.nsys.tables import FLAG, Table
-from importers.nsys.times import event_times
+from importers.nsys.times import EVENT_TABLES, event_times, impossible_marks, is_possible
 from importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
@@ -235,7 +235,6 @@ class _WindowTable:
 
 
 ANNOTATION_COLUMNS = ("start", "end", "type", "thread")
-EVENT_TABLES = ("launches", *DEVICE_TABLES, "annotations")  # tables with a row per event
 SAMPLES, SAMPLE_ROWS = 256, 64
 MAX_PHASES = 100_000  # start/end ranges: every window has all of them
 
@@ -259,11 +258,13 @@ class Survey:
     ``of`` is the window of each activity, by table; ``earliest`` the first start of an activity by
     window. ``keys`` are the processes by frame, ``used`` all (process, device). ``instants`` are
     the (thread, time) at which all open ranges matter to any window. ``last`` is when ranges end
-    that never ended. ``totals`` are the sums of durations, in ns, by table.
+    that never ended. ``totals`` are the sums of durations, in ns, by
+    frame. ``left_out`` counts marks at impossible times. ``origin`` is that of `ExportFacts`.
     """
 
     cuts: Ints
     queries: Mapping[str, Query]
+    origin: int
     parts: dict[str, list[Part]] = field(default_factory=dict)
     of: dict[str, NDArray[np.int16]] = field(default_factory=dict)
     earliest: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -276,6 +277,8 @@ class Survey:
     last_device_time: int | None = None
     last: int = 0
     totals: dict[str, float] = field(default_factory=dict)
+    open_ranges: tuple[int, float] = (0, 0.0)  # their number, and the sum of their starts
+    left_out: int = 0
     has_open_ranges: bool = False
     phases: int = 0
     has_repeated_calls: bool = False
@@ -300,6 +303,10 @@ class Survey:
         ends = [-FOREVER, *self.cuts.tolist(), FOREVER]
         return ends[window], ends[window + 1]
 
+    def add_total(self, frame: str, total: float) -> None:
+        """Add to the durations of the rows of a frame, in ns."""
+        self.totals[frame] = self.totals.get(frame, 0.0) + total
+
     def extend_span(self, *times: Ints) -> None:
         """Extend the span of the report to some times."""
         for time in times:
@@ -310,7 +317,9 @@ class Survey:
                 )
 
 
-def window_cuts(database: Database, queries: Mapping[str, Query], windows: int) -> Ints:
+def window_cuts(
+    database: Database, queries: Mapping[str, Query], windows: int, origin: int
+) -> Ints:
     """Return times that divide the rows of all event tables about equally, from samples."""
     samples = [
         _sample_starts(database, queries[t], schema.READ[t]) for t in EVENT_TABLES if t in queries
@@ -318,6 +327,8 @@ def window_cuts(database: Database, queries: Mapping[str, Query], windows: int) 
     if windows <= 1 or not samples:
         return np.empty(0, np.int64)
     times, weights = (np.concatenate(c) for c in zip(*samples, strict=True))
+    mask = is_possible(times, origin)
+    times, weights = times[mask], weights[mask]
     order = np.argsort(times, kind="stable")
     cumulated = np.cumsum(weights[order])
     places = np.searchsorted(cumulated, cumulated[-1:] * (np.arange(1, windows) / windows))
@@ -340,19 +351,17 @@ def _sample_starts(
 
 
 def survey_export(
+    survey: Survey,
     database: Database,
-    queries: Mapping[str, Query],
-    cuts: Ints,
     rows: int,
     node_creations: Sequence[Ints],
     session: int,
 ) -> Survey:
-    """Survey all event tables, ``rows`` rows at a time.
+    """Fill a survey from all event tables, ``rows`` rows at a time, and return it.
 
     ``node_creations`` are thread and time of the creations of graph nodes; ``session`` is the
     duration of the session in ns, -1 if unknown.
     """
-    survey = Survey(cuts, queries)
     calls = _launches(survey, database, rows)
     survey.has_repeated_calls = not calls.finished()
     _activities(survey, database, rows, calls)
@@ -360,6 +369,8 @@ def survey_export(
     _annotations(survey, database, rows, node_creations)
     if survey.has_open_ranges:
         survey.high = max(survey.high, survey.last)
+    opened, starts = survey.open_ranges
+    survey.add_total("annotations", opened * float(survey.last) - starts)
     return survey
 
 
@@ -368,7 +379,7 @@ def _launches(survey: Survey, database: Database, rows: int) -> CallWindows:
     parts: list[Part] = []
     names = ("start", "end", "thread", "correlation")
     for chunk, raw in _chunks(survey, database, "launches", rows, *names):
-        columns = raw | event_times("launches", raw)
+        columns = raw | event_times("launches", raw, survey.origin)
         process, window = columns["thread"] & ~schema.THREAD_BITS, survey.window(columns["start"])
         calls.add(process, columns["correlation"], window.astype(np.int16))
         survey.keys.setdefault("launches", set()).update(distinct(process))
@@ -397,7 +408,7 @@ def _read_activities(
     for table in DEVICE_TABLES:
         parts, before, windows = [], 0, [np.empty(0, np.int16)]
         for chunk, raw in _chunks(survey, database, table, rows, *names):
-            columns = raw | event_times(table, raw)
+            columns = raw | event_times(table, raw, survey.origin)
             process, start = columns["process"], columns["start"]
             has_unknown |= bool((process == MISSING).any())
             known = [p for p in distinct(process) if p != MISSING]
@@ -428,7 +439,8 @@ def _annotations(
     parts: list[ChunkTimes] = []
     before, marks = 0, 0
     for chunk, raw in _chunks(survey, database, "annotations", rows, *ANNOTATION_COLUMNS):
-        columns = open_to_forever(raw)
+        columns = open_to_forever(raw, survey.origin)
+        survey.left_out += int(impossible_marks(raw, survey.origin).sum())
         kinds = kinds_of_annotations(survey.instants, columns)
         needed = np.zeros(survey.windows, bool)
         start, end = columns["start"], columns["end"]
@@ -466,13 +478,15 @@ def _mark_open_ranges(survey: Survey, database: Database, parts: Sequence[ChunkT
     tables = integers(database, query, schema.ANNOTATIONS, chunks_, *ANNOTATION_COLUMNS)
     for part, columns in zip(candidates, tables, strict=True):
         part.windows[:] |= bool(
-            kinds_of_annotations(survey.instants, open_to_forever(columns)).always.any()
+            kinds_of_annotations(
+                survey.instants, open_to_forever(columns, survey.origin)
+            ).always.any()
         )
 
 
-def open_to_forever(columns: dict[str, Ints]) -> dict[str, Ints]:
+def open_to_forever(columns: dict[str, Ints], origin: int) -> dict[str, Ints]:
     """Return the columns of NVTX events with possible times, and FOREVER as the end of what never ended."""
-    valid = columns | event_times("annotations", columns)
+    valid = columns | event_times("annotations", columns, origin)
     end = valid["end"]
     return valid | {"end": np.where(end == schema.NO_TIME, FOREVER, end)}
 
@@ -481,7 +495,10 @@ def _count_annotations(survey: Survey, columns: Mapping[str, Ints], kinds: Annot
     start, end = columns["start"][kinds.ranges], columns["end"][kinds.ranges]
     ends = end[end != FOREVER]
     survey.extend_span(start, ends, columns["start"][kinds.marks])
-    _add_total(survey, "annotations", start[end != FOREVER], ends)
+    is_open = end == FOREVER
+    survey.add_total("annotations", total_ns(start[~is_open], ends))
+    opened, starts = survey.open_ranges
+    survey.open_ranges = opened + int(is_open.sum()), starts + float(start[is_open].sum())
     survey.has_open_ranges |= len(ends) < len(end)
     survey.last = max(
         survey.last, int(start.max(initial=-FOREVER)), int(ends.max(initial=-FOREVER))
@@ -493,15 +510,12 @@ def _count_annotations(survey: Survey, columns: Mapping[str, Ints], kinds: Annot
 
 def _note_times(survey: Survey, table: str, columns: Mapping[str, Ints]) -> None:
     survey.extend_span(columns["start"], columns["end"])
-    _add_total(survey, table, columns["start"], columns["end"])
+    frame = "activities" if table in DEVICE_TABLES else table
+    survey.add_total(frame, total_ns(columns["start"], columns["end"]))
     if len(columns["start"]):
         latest = max(int(columns[c].max()) for c in ("start", "end"))
         previous = survey.last_device_time
         survey.last_device_time = latest if previous is None else max(latest, previous)
-
-
-def _add_total(survey: Survey, table: str, start: Ints, end: Ints) -> None:
-    survey.totals[table] = survey.totals.get(table, 0.0) + total_ns(start, end)
 
 
 def _window_mask(window: Ints, windows: int) -> Flags:

@@ -1,18 +1,19 @@
 """Which times of an export are possible; a row with another one gets a time that is known to be invalid.
 
-Times count in ns from the start of the session, and none is more than `MAX_CAPTURE_NS` before or after it. A
-damaged or forged file may have any 64-bit number in their place, of which differences and sums leave 64 bits, and
-one of which would stretch the run over centuries.
+A time is possible if it is at most `MAX_DISTANCE_NS` before or after an instant of the capture, its origin. Times
+count from the start of the session, or from the epoch (`nsys export --ts-normalize`). A damaged or forged file may
+have any 64-bit number in their place, of which differences and sums leave 64 bits, and one of which would stretch
+the run over centuries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from importers.capture import MAX_CAPTURE_NS
+from importers.capture import MAX_DISTANCE_NS
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.tables import FLAG
@@ -20,84 +21,110 @@ from importers.sqlite_columns import Columns, ints_of, take_rows
 from importers.texts import Ints, Texts
 
 Flags = NDArray[np.bool_]
+EVENT_TABLES = ("launches", *schema.DEVICE_TABLES, "annotations")  # tables with a row per event
+SAMPLES = 9  # starts of a table that the origin is taken from
+HALF_RANGE = 1 << 62  # bounds of times stay within 64 bits
 
 
-def _are_possible(*columns: Ints) -> bool:
-    """Return whether all times of some columns are possible."""
-    return all(
-        column.min(initial=0) >= -MAX_CAPTURE_NS and column.max(initial=0) <= MAX_CAPTURE_NS
-        for column in columns
-    )
+# -- The origin: an instant of the capture
 
 
-def is_possible(time: Ints) -> Flags:
-    """Return which times a capture can have."""
-    return (time >= -MAX_CAPTURE_NS) & (time <= MAX_CAPTURE_NS)
+def sample_places(rows: int) -> list[int]:
+    """Return the places of the rows of a table whose starts `origin_of` is to be given."""
+    return [number * (rows - 1) // (SAMPLES - 1) for number in range(SAMPLES)] if rows else []
 
 
-def with_valid_times(columns: dict[str, Ints], *, open_end: int | None = None) -> dict[str, Ints]:
-    """Return the columns with possible times in ``start`` and ``end``.
+def origin_of(starts: Iterable[Ints]) -> int:
+    """Return the median of some starts of each event table, 0 without any: most of them are true."""
+    every = np.sort(np.concatenate([np.empty(0, np.int64), *starts]))
+    return int(every[(len(every) - 1) // 2]) if len(every) else 0
 
-    A row without a possible end ends 1 ns before its start, an invalid time; ``open_end`` stays. A row
-    without a possible start gets the first start of the others, and an invalid end.
+
+def origin_of_tables(read: Mapping[str, Columns]) -> int:
+    """Return the origin of an export of which all tables were read."""
+    tables = (ints_of(read[table], "start") for table in EVENT_TABLES)
+    return origin_of(start[sample_places(len(start))] for start in tables)
+
+
+def is_possible(time: Ints, origin: int) -> Flags:
+    """Return which times a capture with this origin can have."""
+    middle = min(max(origin, -HALF_RANGE), HALF_RANGE)
+    low, high = middle - MAX_DISTANCE_NS, middle + MAX_DISTANCE_NS
+    if time.min(initial=middle) >= low and time.max(initial=middle) <= high:
+        return np.broadcast_to(np.True_, time.shape)  # takes no memory
+    result: Flags = (time >= low) & (time <= high)
+    return result
+
+
+# -- Tables whose rows have possible times
+
+
+def event_times(table: str, columns: Mapping[str, Ints | Texts], origin: int) -> dict[str, Ints]:
+    """Return those columns of an event table that say when its rows were, with possible times.
+
+    A row without a possible end ends 1 ns before its start, an invalid time. A row without a possible
+    start is at the origin and invalid; a call does not own work then, and a mark has no known type. A
+    range that never ended has `schema.NO_TIME` as end.
     """
-    start, end = columns["start"], columns["end"]
-    if _are_possible(start, end):
-        return columns
-    has_start, has_end = is_possible(start), is_possible(end)
-    if open_end is not None:
-        has_end |= end == open_end
-    first = start[has_start].min() if has_start.any() else np.int64(0)
-    start = np.where(has_start, start, first)
-    return columns | {"start": start, "end": np.where(has_start & has_end, end, start - 1)}
+    names = ("start", "end", "correlation", "type")
+    ints = {n: column for n in names if isinstance(column := columns.get(n), np.ndarray)}
+    start, end = ints["start"], ints["end"]
+    has_start, has_end = is_possible(start, origin), is_possible(end, origin)
+    if table == "launches":  # only the start of a call matters, but its end must not be far before
+        ints["end"] = end = np.maximum(end, start - 1) if (end < start).any() else end
+    if table == "annotations":
+        has_end = has_end | (end == schema.NO_TIME)
+    if has_start.all() and has_end.all():
+        return ints
+    start = np.where(has_start, start, origin)
+    ints |= {"start": start, "end": np.where(has_start & has_end, end, start - 1)}
+    if table == "launches":
+        ints["correlation"] = np.where(has_start, ints["correlation"], MISSING)
+    if table == "annotations":
+        ints["type"] = np.where(impossible_marks(columns, origin), MISSING, ints["type"])
+    return ints
 
 
-def calls_with_valid_times(columns: dict[str, Ints]) -> dict[str, Ints]:
-    """Return the columns of API calls with possible times; a call without a possible start owns no work."""
-    start = columns["start"]
-    valid = with_valid_times(columns)
-    if valid["start"] is start:
-        return valid
-    return valid | {"correlation": np.where(is_possible(start), valid["correlation"], MISSING)}
+def impossible_marks(columns: Mapping[str, Ints | Texts], origin: int) -> Flags:
+    """Return which NVTX events are marks at impossible times."""
+    types, start = columns["type"], columns["start"]
+    assert isinstance(types, np.ndarray)
+    assert isinstance(start, np.ndarray)
+    result: Flags = np.isin(types & (FLAG - 1), schema.MARK) & ~is_possible(start, origin)
+    return result
 
 
-def annotations_with_valid_times(columns: dict[str, Ints]) -> dict[str, Ints]:
-    """Return the columns of NVTX events with possible times; a mark without one gets no known type.
+def with_possible_times(read: Mapping[str, Columns], origin: int) -> tuple[dict[str, Columns], int]:
+    """Return the tables with possible times, and how many rows are left out.
 
-    The end of a range that never ended is `schema.NO_TIME`.
+    Events stay, see `event_times`; of other tables rows at impossible times are left out, but for messages
+    of the profiler, which are put at the origin.
     """
-    start, types = columns["start"], columns["type"]
-    valid = with_valid_times(columns, open_end=schema.NO_TIME)
-    if valid["start"] is start:
-        return valid
-    is_mark = np.isin(types & (FLAG - 1), schema.MARK)
-    return valid | {"type": np.where(is_mark & ~is_possible(start), MISSING, types)}
-
-
-VALID = {"launches": calls_with_valid_times, "annotations": annotations_with_valid_times}
-EVENT_COLUMNS = ("start", "end", "correlation", "type")
-
-
-def event_times(table: str, columns: Mapping[str, Ints | Texts]) -> dict[str, Ints]:
-    """Return those columns of calls, activities or NVTX events that say when they were, with possible times."""
-    ints = {
-        name: column
-        for name in EVENT_COLUMNS
-        if isinstance(column := columns.get(name), np.ndarray)
-    }
-    return VALID.get(table, with_valid_times)(ints)
-
-
-def without_impossible_times(read: Mapping[str, Columns]) -> tuple[dict[str, Columns], int]:
-    """Return the tables without the rows whose only time is impossible, and the number of these rows."""
     result, left_out = dict(read), 0
     for name, columns in read.items():
-        time = columns.get("time")
-        if isinstance(time, np.ndarray) and not _are_possible(time):
-            rows = np.flatnonzero(is_possible(time))
-            left_out += len(time) - len(rows)
-            result[name] = take_rows(columns, rows)
-        elif name == "annotations":
-            is_mark = np.isin(ints_of(columns, "type"), schema.MARK)
-            left_out += int((is_mark & ~is_possible(ints_of(columns, "start"))).sum())
+        if name in EVENT_TABLES:
+            result[name] = {**columns, **event_times(name, columns, origin)}
+            if name == "annotations":
+                left_out += int(impossible_marks(columns, origin).sum())
+        elif name == "diagnostics":
+            time = ints_of(columns, "time")
+            result[name] = {**columns, "time": np.where(is_possible(time, origin), time, origin)}
+        elif not (mask := _rows_at_possible_times(columns, origin)).all():
+            result[name] = take_rows(columns, np.flatnonzero(mask))
+            left_out += int(np.count_nonzero(~mask))
+    for name in ("overhead", "system_calls", "syncs"):  # of some calls the end was never recorded
+        start, end = (ints_of(result[name], c) for c in ("start", "end"))
+        result[name] |= {"end": np.where(end == schema.NO_TIME, start - 1, end)}
     return result, left_out
+
+
+def _rows_at_possible_times(columns: Columns, origin: int) -> Flags:
+    """Return the rows whose time, or start and end, are possible; a missing end is."""
+    mask = np.ones(1, bool)
+    for name in ("time", "start", "end"):
+        column = columns.get(name)
+        if isinstance(column, np.ndarray):
+            mask = mask & (
+                is_possible(column, origin) | ((name == "end") & (column == schema.NO_TIME))
+            )
+    return mask

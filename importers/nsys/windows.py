@@ -34,15 +34,17 @@ from importers.nsys.read import (
 from importers.nsys.schema import DEVICE_TABLES
 from importers.nsys.survey import (
     ANNOTATION_COLUMNS,
-    EVENT_TABLES,
     FOREVER,
     MAX_PHASES,
     AnnotationKinds,
+    Chunk,
     Flags,
     Part,
+    Survey,
     chunks,
     concat_columns,
     distinct,
+    integers,
     kinds_of_annotations,
     open_to_forever,
     read,
@@ -50,7 +52,13 @@ from importers.nsys.survey import (
     window_cuts,
 )
 from importers.nsys.tables import Details, Present
-from importers.nsys.times import event_times, without_impossible_times
+from importers.nsys.times import (
+    EVENT_TABLES,
+    event_times,
+    origin_of,
+    sample_places,
+    with_possible_times,
+)
 from importers.sqlite_columns import Columns, Database, ints_of, take_rows
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
@@ -183,8 +191,10 @@ class Windows:
             for t in schema.READ
             if t not in EVENT_TABLES
         }
+        self.origin = self._origin()
+        self.short, self.left_out = with_possible_times(self.short, self.origin)
         cuts = (
-            window_cuts(database, self.queries, count)
+            window_cuts(database, self.queries, count, self.origin)
             if at is None
             else np.unique(np.array(at, np.int64))
         )
@@ -199,13 +209,23 @@ class Windows:
         self.rows = min(
             MAX_ROWS, max(MIN_ROWS, largest // max(1, CHUNKS_PER_WINDOW * (len(cuts) + 1)))
         )
-        self.short, self.left_out = without_impossible_times(self.short)
-        node_creations = self._node_creations()
-        self.survey = survey_export(
-            database, self.queries, cuts, self.rows, node_creations, session_ns(self.short)
-        )
+        survey = Survey(cuts, self.queries, self.origin)
+        creations, session = self._node_creations(), session_ns(self.short)
+        self.survey = survey_export(survey, database, self.rows, creations, session)
         self.facts = self._export_facts()
         self.strings: Columns | None = None
+
+    def _origin(self) -> int:
+        """Return the origin of the times, from the rows that `origin_of_tables` takes it from."""
+        starts = []
+        for table in EVENT_TABLES:
+            if query := self.queries.get(table):
+                first, last = self.database.bounds([query.table])[query.table]
+                rows = [first + place for place in sample_places(last - first + 1)]
+                samples = [Chunk(row, row) for row in rows]
+                columns = integers(self.database, query, schema.READ[table], samples, "start")
+                starts += [column["start"] for column in columns]
+        return origin_of(starts)
 
     def _check_row_numbers(self) -> None:
         """Raise NotAReport if rows of a large table cannot be selected by their number."""
@@ -278,7 +298,7 @@ class Windows:
             is_flagged = take_flags(values) if table == "annotations" else False
             rare = next(read(self.database, rest, [part.chunk])) if rest and is_flagged else {}
             columns = with_all_columns(schema.READ[table], values | rare)
-            yield part, {**columns, **event_times(table, columns)}
+            yield part, {**columns, **event_times(table, columns, self.origin)}
 
     def _rows_of_window(
         self,
@@ -307,7 +327,9 @@ class Windows:
     def _annotations_of_window(
         self, columns: Columns, begins: Flags, window: int
     ) -> tuple[AnnotationKinds, Ints]:
-        times = open_to_forever({name: ints_of(columns, name) for name in ANNOTATION_COLUMNS})
+        times = open_to_forever(
+            {name: ints_of(columns, name) for name in ANNOTATION_COLUMNS}, self.origin
+        )
         kinds = kinds_of_annotations(self.survey.instants, times)
         first, start, end = self.survey.edges(window)[0], times["start"], times["end"]
         mask = kinds.always | (kinds.ranges & (begins | ((start < first) & (end > first))))
@@ -370,9 +392,14 @@ class Windows:
         read = {**self.short, "strings": {}}
         check_totals(self.path.name, survey.totals.values())
         facts = export_facts(
-            self.path, read, counts, survey.counts["graphs"], span, left_out=self.left_out
+            self.path,
+            read,
+            counts,
+            survey.counts["graphs"],
+            span,
+            left_out=self.left_out + survey.left_out,
         )
-        return ExportFacts(facts, survey.last, survey.callers)
+        return ExportFacts(facts, survey.last, survey.callers, self.origin)
 
 
 @contextmanager

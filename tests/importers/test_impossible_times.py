@@ -12,12 +12,13 @@ from windowed.equal import assert_equal, both
 import bridge
 import importers
 from importers import ReportError, frames
-from importers.capture import MAX_CAPTURE_NS
+from importers.capture import MAX_DISTANCE_NS
 from importers.nsys import schema
 from importers.sqlite_columns import Database
 from importers.sqlite_query import Query, Value
 
 FAR = 2**62 - 1
+FAR_OFF = MAX_DISTANCE_NS - 10**12  # as far as is possible, but for the length of a made report
 EVENTS = {name: schema.READ[name].name for name in ("kernels", "launches", "annotations")}
 FORGED = {
     "kernels end far away": ("kernels", f"end = {FAR}", ""),
@@ -104,7 +105,7 @@ def test_instants_and_samples_at_impossible_times_are_left_out_and_counted(tmp_p
     assert len(capture.marks) == len(before.marks) - 1
     assert len(capture.ranges) == len(before.ranges)
     assert [line for line in capture.warnings if "left out" in line] == [
-        "report.sqlite: 3 instants and samples at times that no capture has: left out"
+        "report.sqlite: 3 instants, samples and calls at times that no capture has: left out"
     ]
 
 
@@ -117,12 +118,68 @@ def test_a_session_of_impossible_length_says_nothing(tmp_path: Path) -> None:
     assert (capture.facts[0].session_ns, capture.facts[0].span) == (-1, (100, 400))
 
 
-@pytest.mark.parametrize("at", [MAX_CAPTURE_NS, -MAX_CAPTURE_NS])
+@pytest.mark.parametrize("at", [200 + MAX_DISTANCE_NS, 200 - MAX_DISTANCE_NS])
 def test_the_last_possible_time_is_possible(at: int, tmp_path: Path) -> None:
     made = made_reports.Made()
-    made.kernel("k", 5, 1, min(at, 10), max(at, 10))
+    made.kernel("k", 200, 1, min(at, 210), max(at, 210))
+    made.kernel("k", 200, 1, 200, 210)
     report = bridge.load(made.written(tmp_path / "report.sqlite"))
-    assert report.totals["gpu_ns"] == abs(at - 10)
+    assert report.totals["gpu_ns"] == abs(at - 210) + 10
+
+
+def test_times_since_the_epoch_are_possible(tmp_path: Path) -> None:
+    """As `nsys export --ts-normalize` writes them."""
+    path = made_reports.small(tmp_path / "report.sqlite", steps=40)
+    before = bridge.load(path)
+    epoch = 1_764_000_000_000_000_000
+    for table in ("kernels", "copies", "fills", "graphs", "launches", "annotations", "syncs"):
+        name = schema.READ[table].name
+        made_reports.changed(
+            path, f"UPDATE {name} SET start = start + {epoch}, end = end + {epoch}"
+        )
+    after = bridge.load(path)
+    for by in ("op", "kernel", "op-kernel", "memcpy"):
+        assert after.by(by).equals(before.by(by)), by
+    assert after.totals == before.totals
+    assert times_told(after) == []
+    assert_equal(*both(path, 3))
+
+
+def test_a_table_of_forged_times_alone_does_not_stretch_the_run(tmp_path: Path) -> None:
+    path = made_reports.small(tmp_path / "report.sqlite", steps=40)
+    span = importers.load(path).facts[0].span
+    fills = schema.READ["fills"].name
+    made_reports.changed(path, f"UPDATE {fills} SET start = {FAR}, end = {FAR}")
+    assert importers.load(path).facts[0].span == span
+
+
+def test_durations_that_add_up_to_centuries_are_refused_in_windows_too(tmp_path: Path) -> None:
+    path = made_reports.small(tmp_path / "report.sqlite", steps=6_000)
+    made_reports.changed(path, f"UPDATE {EVENTS['kernels']} SET end = start + {FAR_OFF}")
+    with pytest.raises(ReportError, match="add up to centuries"):
+        importers.load(path)
+    with pytest.raises(ReportError, match="add up to centuries"):
+        both(path, 3)
+
+
+def test_delays_that_add_up_to_centuries_are_refused(tmp_path: Path) -> None:
+    path = made_reports.small(tmp_path / "report.sqlite", steps=6_000)
+    far = f"UPDATE {EVENTS['kernels']} SET start = {MAX_DISTANCE_NS}, end = {MAX_DISTANCE_NS}"
+    made_reports.changed(path, far)
+    with pytest.raises(ReportError, match="add up to centuries"):
+        bridge.load(path)
+
+
+def test_reports_whose_durations_add_up_to_centuries_together_are_refused(tmp_path: Path) -> None:
+    paths = []
+    for number in range(3):
+        path = made_reports.small(tmp_path / f"{number}.sqlite", steps=1_500)
+        far = f"UPDATE {EVENTS['kernels']} SET end = start + {FAR_OFF}"
+        made_reports.changed(path, far)
+        importers.load(path)
+        paths.append(path)
+    with pytest.raises(ReportError, match="all reports together"):
+        importers.load(*paths)
 
 
 def test_a_sum_beyond_64_bits_is_refused_from_pages_as_from_sqlite(tmp_path: Path) -> None:

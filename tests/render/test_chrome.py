@@ -404,4 +404,6 @@ def test_marks_centuries_away_are_left_out(tmp_path):
     drawn = [e for e in events_of(joined)["traceEvents"] if e.get("cat") == "mark"]
     assert [event["ts"] for event in drawn] == [0.002]
     (line,) = (line for line in joined.capture.warnings if "no capture has" in line)
-    assert line == "one.sqlite: 2 instants and samples at times that no capture has: left out"
+    assert (
+        line == "one.sqlite: 2 instants, samples and calls at times that no capture has: left out"
+    )

@@ -60,7 +60,7 @@ def test_cuts_part_ranges_too(tmp_path):
         made.annotation(PUSH_POP, 100_001 + n, 100_002 + n, text="a", thread=thread(100))
     path = made.written(tmp_path / "made.sqlite")
     with Database(path) as database:
-        found = window_cuts(database, export_queries(path, database.tables(), details=False), 5)
+        found = window_cuts(database, export_queries(path, database.tables(), details=False), 5, 0)
     most = max(
         sum(a <= 100_001 + n < b for n in range(5_000))
         for a, b in zip([0, *found], [*found, 10**9], strict=True)

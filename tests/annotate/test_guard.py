@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 import traceback
+from functools import partial
 
 import pytest
 
@@ -103,10 +104,36 @@ def test_the_error_of_the_program_is_what_it_gets(use, kind):
     assert raised.value.__context__ is None
 
 
-def test_what_a_signal_handler_raises_is_the_programs(use):
-    def handler(*_: object) -> None:
+def raises(number: int, frame: object) -> None:
+    raise TimeoutError("of the program")
+
+
+def raises_of_all(*_: object) -> None:
+    raise TimeoutError("of the program")
+
+
+def raises_once(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise TimeoutError("of the program")
+
+
+class Raising:
+    def __call__(self, number: int, frame: object) -> None:
         raise TimeoutError("of the program")
 
+
+HANDLERS = {
+    "function": raises,
+    "any arguments": raises_of_all,
+    "object": Raising(),
+    "method": Raising().__call__,
+    "partial": partial(lambda _, number, frame: raises(number, frame), 1),
+    "once": raises_once,
+}
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
+def test_what_a_signal_handler_raises_is_the_programs(use, handler):
     class Waiting(Failing):
         def push(self, label: object, payload: float) -> None:
             signal.raise_signal(signal.SIGUSR1)

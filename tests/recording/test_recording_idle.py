@@ -99,6 +99,28 @@ def test_a_forked_child_leaves_what_it_recorded(tmp_path) -> None:
     assert counts(tmp_path) == [{"child": 2_000}, {"parent": 1}]
 
 
+OPENINGS = {"block": "bridge.nvtx_op('long')", "phase": "bridge.nvtx_range('long')"}
+
+
+@pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS)
+def test_a_range_that_is_open_after_a_fork_is_left(tmp_path, opening) -> None:
+    run(
+        tmp_path,
+        f"""
+        sys.version_info = (3, 12)  # where the parent begins no thread right after a fork
+        with bridge.profile(path="s.jsonl"):
+            with bridge.nvtx_op("before"): pass
+            pid = os.fork()
+            with {opening}:
+                time.sleep(1.2)
+                if pid:
+                    os.waitpid(pid, 0)
+                os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    assert counts(tmp_path) == [{"long": 1}, {"before": 1, "long": 1}]
+
+
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_a_terminated_child_of_multiprocessing_leaves_what_it_recorded(tmp_path, method) -> None:
     run(

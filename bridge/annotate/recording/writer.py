@@ -15,6 +15,7 @@ import sys
 import time
 from _thread import start_new_thread
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from itertools import count
 from math import isfinite
 from threading import Lock, RLock, get_native_id
@@ -384,6 +385,12 @@ class Writer:
         self.rows.append(row)
         if len(self.rows) >= BATCH or row.end > self.due:
             self.flush_due()
+
+    def opened(self) -> None:
+        """Begin the watch if a range that was opened is the first event."""
+        if not begun():
+            with suppress(RecursionError):  # the range is open already
+                self.flush_due()
 
     def mark(self, mark: Mark) -> None:
         """Add an instant."""

@@ -38,7 +38,7 @@ class Guard:
         Call it where the error is caught. What a signal handler of the program raised meanwhile is
         the program's.
         """
-        if isinstance(error, LIMITS) or _is_of_a_handler(error):
+        if isinstance(error, LIMITS) or is_of_a_handler(error):
             return False
         if not self.broken:
             self.broken = True
@@ -84,7 +84,7 @@ def _frames(error: Exception) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-def _is_of_a_handler(error: Exception) -> bool:
+def is_of_a_handler(error: Exception) -> bool:
     """Return whether a signal handler of the program raised an error."""
     frames = [trace.tb_frame for trace in _frames(error)]
     return any(_is_handler(inner, outer) for outer, inner in pairwise(frames))

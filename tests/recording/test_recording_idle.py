@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -13,6 +16,7 @@ import pytest
 from processes import PATH
 
 import importers
+from bridge.annotate.recording import writer
 
 pytestmark = pytest.mark.slow
 
@@ -191,3 +195,53 @@ def test_the_program_meets_no_thread_of_ours(tmp_path) -> None:
     expected = "recording 2 1 1, at the fork 1, after 2, received SIGTERM, idle 1"
     assert [line for line in lines if line] == expected.split(", ")
     assert counts(tmp_path) == [dict.fromkeys("abc", 1), {"d": 1}]
+
+
+class RaisedError(Exception):
+    pass
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    def raises(*_: object) -> None:
+        raise RaisedError
+
+    before = signal.signal(signal.SIGUSR1, raises)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+@pytest.mark.parametrize("moment", ["blocking", "starting"])
+def test_a_signal_handler_that_raises_while_the_watch_begins(handler, monkeypatch, moment) -> None:
+    watch, before = writer._Watch(), threads()
+    block, start = writer._signal.pthread_sigmask, writer.start_new_thread
+
+    def pthread_sigmask(how: int, signals: Collection[int]) -> object:
+        result = block(how, signals)
+        if how == signal.SIG_BLOCK and signals:
+            raise RaisedError  # as by a handler, which this call runs
+        return result
+
+    def start_new_thread(function: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        start(function, arguments)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    if moment == "blocking":
+        monkeypatch.setattr(writer._signal, "pthread_sigmask", pthread_sigmask)
+    else:
+        monkeypatch.setattr(writer, "start_new_thread", start_new_thread)
+    with pytest.raises(RaisedError):
+        watch.begin()
+    assert not block(signal.SIG_BLOCK, ())
+    limit = time.monotonic() + 1
+    while threads() > before and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert threads() == before
+    monkeypatch.undo()
+    watch.begin()
+    assert watch.end()

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from bridge.annotate.emitter import EXIT_S, warn
+from bridge.annotate.guard import is_of_a_handler
 from bridge.annotate.label import Label, color_of, text
 from bridge.annotate.recording.sink import Memory, Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
@@ -193,15 +194,16 @@ class _Watch:
         going, ended = pair = Lock(), Lock()
         going.acquire()  # released when the thread shall end
         ended.acquire()  # released when it has ended
-        # setdefault instead of a lock, which a fork might leave locked in the child
-        if self._running.setdefault("thread", pair) is not pair:
-            return
+        started = False
         try:
-            _start_without_signals(self._run, pair)
-        except BaseException as error:
-            self._running.clear()
-            if not isinstance(error, RuntimeError):  # no thread can be started: events write
-                raise
+            # setdefault instead of a lock, which a fork might leave locked in the child
+            if self._running.setdefault("thread", pair) is pair:
+                started = _start_without_signals(self._run, pair)
+        finally:
+            # A signal handler may raise when the thread has started already; then it ends.
+            if not started and self._running.get("thread") is pair:
+                self._running.clear()
+                going.release()
 
     def end(self) -> bool:
         """End the thread, and wait for that; return whether there was one."""
@@ -263,12 +265,20 @@ class _Watch:
                 writer.flush_due()
 
 
-def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+    """Start a thread that takes no signals; return False if no thread can be started."""
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
+        # Within, because this call runs handlers, which may raise.
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         start_new_thread(function, arguments)
+    except RuntimeError as error:
+        if is_of_a_handler(error):
+            raise
+        return False
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+    return True
 
 
 def _flush_without_collection(writers: list[Writer]) -> None:

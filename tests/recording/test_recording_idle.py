@@ -197,6 +197,27 @@ def test_the_program_meets_no_thread_of_ours(tmp_path) -> None:
     assert counts(tmp_path) == [dict.fromkeys("abc", 1), {"d": 1}]
 
 
+def test_garbage_is_collected_as_the_program_says(tmp_path) -> None:
+    lines = run(
+        tmp_path,
+        """
+        import gc
+        from bridge.annotate.recording import sink
+        write = sink.File.write
+        def watched(file, lines):
+            print(gc.isenabled())
+            write(file, lines)
+        with bridge.profile(path="s.jsonl"):
+            sink.File.write = watched
+            with bridge.nvtx_op("a"): pass
+            time.sleep(1.2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        "sys.stdout.reconfigure(line_buffering=True)\n",
+    )
+    assert lines == ["True"]
+
+
 class RaisedError(Exception):
     pass
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` would be imported in an op
 import atexit
-import gc
 import os
 import sys
 import time
@@ -245,8 +244,9 @@ class _Watch:
             while not going.acquire(timeout=_tick()):
                 now = time.monotonic_ns()
                 stale = [writer for writer in _all() if writer.is_stale]
-                if due := [writer for writer in stale if now > writer.due]:
-                    _flush_without_collection(due)
+                for writer in stale:
+                    if now > writer.due:
+                        writer.flush(wait=False)
                 if stale or any(writer.is_in_session for writer in _all()):
                     active = now
                 elif now - active > IDLE_NS:
@@ -279,18 +279,6 @@ def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, 
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
     return True
-
-
-def _flush_without_collection(writers: list[Writer]) -> None:
-    """Flush; no garbage is collected meanwhile, as finalizers may expect a thread of the program."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        for writer in writers:
-            writer.flush(wait=False)
-    finally:
-        if is_enabled:
-            gc.enable()
 
 
 def _tick() -> float:

@@ -197,6 +197,40 @@ def test_the_program_meets_no_thread_of_ours(tmp_path) -> None:
     assert counts(tmp_path) == [dict.fromkeys("abc", 1), {"d": 1}]
 
 
+def test_a_fork_delays_signals_and_waits_for_no_write(tmp_path) -> None:
+    lines = run(
+        tmp_path,
+        """
+        from bridge.annotate.recording import sink, writer
+        write, end = sink.File.write, writer.watch.end
+        def slow(file, lines):
+            time.sleep(1)
+            write(file, lines)
+        def interrupted(*args):
+            os.kill(os.getpid(), signal.SIGINT)
+            return end(*args)
+        with bridge.profile(path="s.jsonl"):
+            with bridge.nvtx_op("a"): pass
+            sink.File.write = slow
+            time.sleep(0.7)  # now the watch writes
+            writer.watch.end = interrupted
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            os.kill(os.getpid(), signal.SIGTERM)
+            began = time.monotonic()
+            try:
+                if not os.fork(): os._exit(0)
+                time.sleep(1)
+            except KeyboardInterrupt:
+                print("Ctrl-C", time.monotonic() - began < 0.5)
+            print(*(one.name for one in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+            print(*(one.name for one in signal.sigpending()))
+            sys.stdout.flush()
+            os._exit(0)
+        """,
+    )
+    assert lines[-3:] == ["Ctrl-C True", "SIGTERM", "SIGTERM"]
+
+
 def test_garbage_is_collected_as_the_program_says(tmp_path) -> None:
     lines = run(
         tmp_path,

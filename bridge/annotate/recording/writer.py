@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from math import isfinite
-from threading import Lock, RLock, get_native_id
+from threading import Lock, RLock, get_ident, get_native_id
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -172,6 +172,7 @@ os.register_at_fork(after_in_child=_forked)
 PERIOD_NS = 500_000_000  # a first event after this time writes; without one, the watch soon does
 IDLE_NS = 2_000_000_000  # after this time without events the watch ends, if no session runs
 JOIN_S = 1.0  # limit of waiting for its thread
+FORK_S = 0.05  # the same before a fork, which threads do not harm
 
 
 class _Watch:
@@ -185,6 +186,7 @@ class _Watch:
         self._running: dict[str, tuple[Lock, Lock]] = {}  # one pair of locks, or none
         self._thread = 0  # its system id
         self._forks = False
+        self._masks: dict[int, set[int]] = {}  # of signals, before a fork; by thread
 
     def begin(self) -> None:
         """Start the thread if there is none."""
@@ -204,25 +206,43 @@ class _Watch:
                 self._running.clear()
                 going.release()
 
-    def end(self) -> bool:
+    def end(self, seconds: float = JOIN_S) -> bool:
         """End the thread, and wait for that; return whether there was one."""
         going, ended = self._running.pop("thread", (None, None))
         if going is None or ended is None:
             return False
         going.release()
-        if self._thread != get_native_id() and ended.acquire(timeout=JOIN_S):
-            limit = time.monotonic() + JOIN_S
+        limit = time.monotonic() + seconds
+        if self._thread != get_native_id() and ended.acquire(timeout=seconds):
             while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < limit:  # noqa: PTH110 (no pathlib)
                 time.sleep(0)
         return True
 
     def before_fork(self) -> None:
-        """End the thread, and write what it would have written."""
+        """End the thread, and write what it would have written.
+
+        Signals wait until `after_fork`, because what their handlers raise within a hook of a fork is lost.
+        """
+        self._masks[get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         self._forks = True
-        if self.end():
+        if self.end(FORK_S):
             for writer in _all():
                 if writer.is_stale:
                     writer.flush(wait=False)
+
+    def after_fork(self) -> None:
+        """Let signals come again, in the parent and in the child."""
+        before = self._masks.pop(get_ident(), None)
+        if before is None:
+            return
+        waiting = _signal.sigpending() - before
+        handled = [number for number in waiting if callable(_signal.getsignal(number))]
+        taken = [number for number in handled if _signal.sigtimedwait((number,), 0)]
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+        # Handlers would run in the hooks that follow.
+        if taken and not _start_without_signals(_send_soon, (taken,)):
+            _send_soon(taken)
 
     def in_parent(self) -> None:
         """Go on after a fork, at the next event where Python counts threads only after this hook."""
@@ -281,6 +301,13 @@ def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, 
     return True
 
 
+def _send_soon(numbers: list[int]) -> None:
+    """Send this process signals, after the hooks of a fork."""
+    time.sleep(FORK_S)
+    for number in numbers:
+        os.kill(os.getpid(), number)
+
+
 def _tick() -> float:
     """Return how many seconds may pass until the watch looks again: half of the shortest period."""
     return min((writer.period_ns for writer in _all()), default=PERIOD_NS) / 2e9
@@ -288,6 +315,7 @@ def _tick() -> float:
 
 watch = _Watch()
 os.register_at_fork(before=watch.before_fork, after_in_parent=watch.in_parent)
+os.register_at_fork(after_in_parent=watch.after_fork, after_in_child=watch.after_fork)
 
 
 # -- The writer

@@ -231,6 +231,32 @@ def test_a_fork_delays_signals_and_waits_for_no_write(tmp_path) -> None:
     assert lines[-3:] == ["Ctrl-C True", "SIGTERM", "SIGTERM"]
 
 
+def test_writes_that_hang_delay_the_exit_once_and_are_told(tmp_path) -> None:
+    lines = run(
+        tmp_path,
+        """
+        from bridge.annotate.recording import sink, writer
+        from pathlib import Path
+        writer.EXIT_S = 2.0
+        sys.stderr = sys.stdout  # where warnings go
+        session = bridge.profile(path="s.jsonl")
+        session.start()
+        other = writer.Writer(sink.File(Path("other.jsonl")))
+        other.rows.append(writer.Row(bridge.annotate.label.Label("a"), 0, 1, 2, 3, 0.0))
+        with bridge.nvtx_op("a"): pass
+        sink.File.write = lambda *_: time.sleep(1000)
+        threading.Thread(target=other.flush, daemon=True).start()
+        time.sleep(1)
+        began = time.monotonic()
+        session.stop()
+        """,
+        "import atexit\natexit.register(lambda: print(time.monotonic() - began))\n",
+    )
+    told = " not written after 2 s; nothing more is recorded there"
+    assert sorted(line.rpartition(":")[2] for line in lines[:-1] if line) == [told, told]
+    assert float(lines[-1]) < 2 + 1 + 2 + 1  # the session, the watch, the exit, and a busy machine
+
+
 def test_garbage_is_collected_as_the_program_says(tmp_path) -> None:
     lines = run(
         tmp_path,

@@ -15,8 +15,9 @@ import time
 from _thread import start_new_thread
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
+from errno import ETIMEDOUT
 from itertools import count
-from math import isfinite
+from math import inf, isfinite
 from threading import Lock, RLock, get_ident, get_native_id
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -116,6 +117,7 @@ class _Process:
 
     expected = False
     begun = False
+    limit = inf  # until when writing at exit may wait; by time.monotonic
 
 
 def begun() -> bool:
@@ -133,11 +135,17 @@ def expect() -> None:
 
 def _end() -> None:
     _Process.begun = True
+    _Process.limit = min(_Process.limit, time.monotonic() + EXIT_S)
     watch.end()
     for writer in _all():
         if writer.has_news:
             writer.flush()
         writer.due = 0
+
+
+def _patience() -> float:
+    """Return how many seconds to wait for a write of another thread."""
+    return max(0.0, min(EXIT_S, _Process.limit - time.monotonic()))
 
 
 def _finalized(_: object) -> None:
@@ -149,6 +157,7 @@ def _finalized(_: object) -> None:
 
 def _forked() -> None:
     _Process.expected = _Process.begun = False
+    _Process.limit = inf
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # such a child drops finalizers when it starts
         util.register_after_fork(_end, _finalized)
@@ -476,10 +485,15 @@ class Writer:
     def flush(self, *, wait: bool = True) -> None:
         """Write all events. If that fails, warn once and record no more.
 
-        Without ``wait``, do nothing while another thread writes; with it, wait `EXIT_S` at most.
+        Without ``wait``, do nothing while another thread writes; with it, wait `EXIT_S` at most,
+        for all writers together at the exit.
         """
         lock = self._lock  # a signal handler may fork meanwhile, and the child gets a new lock
-        if not lock.acquire(timeout=EXIT_S if wait else 0):
+        wait = wait and not self._broken
+        if not lock.acquire(timeout=_patience() if wait else 0):
+            if wait and lock is self._lock:
+                self._broken = True
+                _warn(self.sink, TimeoutError(ETIMEDOUT, f"not written after {EXIT_S:.0f} s"))
             return
         try:
             if not self._writing:  # else a signal handler interrupted a write

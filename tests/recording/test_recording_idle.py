@@ -257,6 +257,31 @@ def test_writes_that_hang_delay_the_exit_once_and_are_told(tmp_path) -> None:
     assert float(lines[-1]) < 2 + 1 + 2 + 1  # the session, the watch, the exit, and a busy machine
 
 
+def test_a_sub_interpreter_ends_with_its_session(tmp_path) -> None:
+    run(
+        tmp_path,
+        """
+        try:
+            import _interpreters as interpreters
+            options = {"config": "legacy"}
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+            options = {"isolated": False}
+        lines = [
+            "import bridge, time",
+            "bridge.profile(path='s.jsonl').start()",
+            "with bridge.nvtx_op('a'): pass",
+            "time.sleep(0.7)",
+            "with bridge.nvtx_op('b'): pass",
+        ]
+        interpreter = interpreters.create(**options)
+        interpreters.run_string(interpreter, chr(10).join(lines))
+        interpreters.destroy(interpreter)
+        """,
+    )
+    assert counts(tmp_path) == [{"a": 1, "b": 1}]
+
+
 def test_garbage_is_collected_as_the_program_says(tmp_path) -> None:
     lines = run(
         tmp_path,

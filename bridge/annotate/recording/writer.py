@@ -16,6 +16,7 @@ from _thread import start_new_thread
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from errno import ETIMEDOUT
+from importlib import import_module
 from itertools import count
 from math import inf, isfinite
 from threading import Lock, RLock, get_ident, get_native_id
@@ -184,6 +185,18 @@ JOIN_S = 1.0  # limit of waiting for its thread
 FORK_S = 0.05  # the same before a fork, which threads do not harm
 
 
+def _is_main_interpreter() -> bool:
+    """Return whether this is no sub-interpreter, whose end aborts the process if it has a thread."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # from Python 3.13 on; before
+        with suppress(ImportError):
+            module = import_module(name)
+            return bool(module.get_current() == module.get_main())
+    return True
+
+
+IS_MAIN = _is_main_interpreter()
+
+
 class _Watch:
     """A thread that writes what no later event causes to be written, so that a kill loses less than a second.
 
@@ -199,7 +212,7 @@ class _Watch:
 
     def begin(self) -> None:
         """Start the thread if there is none."""
-        if self._running or self._forks or begun():
+        if self._running or self._forks or begun() or not IS_MAIN:
             return
         going, ended = pair = Lock(), Lock()
         going.acquire()  # released when the thread shall end

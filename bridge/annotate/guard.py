@@ -23,7 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Guard:
-    """Hooks of one kind, which end together after an error of ours; ``end`` undoes what they have open."""
+    """Hooks of one kind, which end together after an error of ours; ``end`` undoes what they have open.
+
+    What enables the hooks anew sets ``broken`` back.
+    """
 
     __slots__ = ("broken", "end", "kind")
 

@@ -105,3 +105,33 @@ def test_an_error_of_a_hook_is_one_warning(tool, monkeypatch, place):
     (text,) = [str(one.message) for one in warned]
     assert f"{guard.kind} are no longer recorded: LookupError: ours (bridge/frameworks/" in text
     assert guard.broken
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_hooks_that_are_enabled_anew_record_again(tool, monkeypatch, place):
+    owner, name, guard = PLACES[place]
+    monkeypatch.setattr(guard, "broken", False)
+
+    def ranges() -> set[str]:
+        tool.slices.clear()
+        with (
+            bridge.torch.optimizer_steps(),
+            bridge.torch.dataloader_waits(),
+            bridge.torch.every_module(),
+            bridge.torch.api_calls(),
+            bridge.torch.ops(shapes=True),
+        ):
+            trained()
+        return {one.label.name for one in tool.slices}
+
+    def failing() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, fails)
+            ranges()
+
+    expected = ranges()
+    with pytest.warns(RuntimeWarning):
+        failing()
+    assert ranges() == expected
+    with pytest.warns(RuntimeWarning):
+        failing()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 import time
 import traceback
+import warnings
 from functools import partial
 
 import pytest
@@ -102,6 +105,26 @@ def test_the_error_of_the_program_is_what_it_gets(use, kind):
     frames = traceback.extract_tb(raised.value.__traceback__)
     assert frames[-1].name == "fails"
     assert raised.value.__context__ is None
+
+
+def shows_nothing(*_: object, **__: object) -> None:
+    raise LookupError("of what shows warnings")
+
+
+@pytest.mark.parametrize("has_stderr", [False, True])
+@pytest.mark.parametrize("way", ["shown", "error"])
+def test_a_warning_that_cannot_be_shown_does_not_reach_the_program(
+    use, monkeypatch, way, has_stderr
+):
+    stderr = io.StringIO() if has_stderr else None
+    monkeypatch.setattr(sys, "stderr", stderr)
+    use(Failing("push"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if way == "error" else "always")
+        monkeypatch.setattr(warnings, "showwarning", shows_nothing)
+        assert program() == [1, 2, 3, 4]
+    if stderr is not None:
+        assert "bridge: ranges are no longer recorded: OSError" in stderr.getvalue()
 
 
 def raises(number: int, frame: object) -> None:

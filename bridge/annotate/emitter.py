@@ -79,8 +79,8 @@ class NullEmitter:
 def warn(message: str, stacklevel: int = 2) -> None:
     """Issue a RuntimeWarning; never raises: where warnings are errors, or fail, writes to stderr."""
     text = f"bridge: {message}"
-    try:
+    with suppress(Exception):  # of `warnings.showwarning`, too
         warnings.warn(text, RuntimeWarning, stacklevel=stacklevel + 1)
-    except Exception:  # noqa: BLE001 - `warnings.showwarning` may be the program's
-        with suppress(Exception):  # stderr may be None, or closed
-            sys.stderr.write(f"{text}\n")
+        return
+    with suppress(Exception):  # stderr may be None, or closed
+        sys.stderr.write(f"{text}\n")

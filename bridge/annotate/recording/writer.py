@@ -1,8 +1,8 @@
 """Writer of a recording: collects events as tuples, and writes them in columns.
 
-The format, one JSON object per line, is in docs/recordings.md. Every number in a line is defined in
-an earlier line. `flush` writes all events that were added before it began. If an exception (Ctrl-C)
-interrupts a flush, the next one writes the events, and possibly repeats definitions.
+Every number in a line is defined in an earlier line. `flush` writes all events that were added
+before it began. If an exception (Ctrl-C) interrupts a flush, the next one writes the events, and
+possibly repeats definitions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from errno import ETIMEDOUT
 from importlib import import_module
 from itertools import count
-from math import inf, isfinite
+from math import inf
 from threading import Lock, RLock, get_ident, get_native_id
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -26,85 +26,9 @@ from weakref import WeakValueDictionary
 from bridge.annotate.emitter import EXIT_S, warn
 from bridge.annotate.guard import is_of_a_handler
 from bridge.annotate.label import Label, color_of, text
+from bridge.annotate.recording.lines import encoded, header
 from bridge.annotate.recording.sink import Memory, Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
-
-# -- Encoding of a line as JSON
-
-
-def encoded(line: Mapping[str, Any], default: Callable[[Any], Any] | None = repr) -> bytes:
-    """Return a line as JSON, without a line end.
-
-    Raises TypeError for an object that is not JSON, unless ``default`` converts it.
-    """
-    try:
-        text = _json(line, default)
-    except ValueError:  # a NaN or infinity, replaced only if there is one
-        text = _json(_finite(line), default)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # Two backslashes, because in JSON one would start an escape of the surrogate.
-        parts = (c if c.isascii() else _escaped(c) for c in text)
-        return "".join(parts).encode()
-
-
-def _json(line: Any, default: Callable[[Any], Any] | None) -> str:
-    import json  # takes 5 ms, and most programs write nothing
-
-    return json.dumps(
-        line, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default
-    )
-
-
-def _escaped(character: str) -> str:
-    return character.encode("utf-8", "backslashreplace").decode().replace("\\", "\\\\")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not isfinite(value):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 (only NaN differs from itself)
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
-
-
-# -- The header: process and clocks
-
-
-FORMAT = "bridge.recording/1"
-# Variables in which launchers (torchrun, mpirun, srun) give the rank of a process.
-RANKS = {
-    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
-
-
-def header() -> dict[str, Any]:
-    """Return the first line: the process, and its clocks (epoch and monotonic) in ns."""
-    return {
-        "format": FORMAT,
-        "trace_id": os.urandom(16).hex(),  # as in W3C's trace context
-        "pid": os.getpid(),
-        "host": os.uname().nodename,
-        "program": os.path.basename(sys.argv[0]) if sys.argv else "",  # noqa: PTH119 (no pathlib)
-        "epoch_ns": time.time_ns(),
-        "monotonic_ns": time.monotonic_ns(),
-        **ranks(os.environ),
-    }
-
-
-def ranks(environ: Mapping[str, str]) -> dict[str, int]:
-    """Return rank, local rank and world size of this process, as far as a launcher set them."""
-    result = {
-        name: next((environ[v] for v in variables if environ.get(v, "").isdecimal()), None)
-        for name, variables in RANKS.items()
-    }
-    return {name: int(value) for name, value in result.items() if value is not None}
-
 
 # -- Writing at exit, and after a fork
 

@@ -325,7 +325,7 @@ def handler() -> Iterator[None]:
 @pytest.mark.parametrize("moment", ["blocking", "starting"])
 def test_a_signal_handler_that_raises_while_the_watch_begins(handler, monkeypatch, moment) -> None:
     watch, before = writer._Watch(), threads()
-    block, start = writer._signal.pthread_sigmask, writer.start_new_thread
+    block, start = writer._signal.pthread_sigmask, writer._thread.start_new_thread
 
     def pthread_sigmask(how: int, signals: Collection[int]) -> object:
         result = block(how, signals)
@@ -340,7 +340,7 @@ def test_a_signal_handler_that_raises_while_the_watch_begins(handler, monkeypatc
     if moment == "blocking":
         monkeypatch.setattr(writer._signal, "pthread_sigmask", pthread_sigmask)
     else:
-        monkeypatch.setattr(writer, "start_new_thread", start_new_thread)
+        monkeypatch.setattr(writer._thread, "start_new_thread", start_new_thread)
     with pytest.raises(RaisedError):
         watch.begin()
     assert not block(signal.SIG_BLOCK, ())

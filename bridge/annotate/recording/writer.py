@@ -8,18 +8,17 @@ possibly repeats definitions.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` would be imported in an op
+import _thread
 import atexit
 import os
 import sys
 import time
-from _thread import start_new_thread
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from errno import ETIMEDOUT
-from importlib import import_module
 from itertools import count
 from math import inf
-from threading import Lock, RLock, get_ident, get_native_id
+from threading import Lock, RLock, get_ident, get_native_id, main_thread
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -111,10 +110,15 @@ FORK_S = 0.05  # the same before a fork, which threads do not harm
 
 def _is_main_interpreter() -> bool:
     """Return whether this is no sub-interpreter, whose end aborts the process if it has a thread."""
-    for name in ("_interpreters", "_xxsubinterpreters"):  # from Python 3.13 on; before
-        with suppress(ImportError):
-            module = import_module(name)
-            return bool(module.get_current() == module.get_main())
+    if hasattr(_thread, "_is_main_interpreter"):  # from Python 3.13 on
+        return bool(_thread._is_main_interpreter())  # noqa: SLF001 (as `threading` does)
+    try:
+        # Python refuses it in sub-interpreters and other threads, and the system everywhere else.
+        _signal.signal(_signal.SIGKILL, _signal.SIG_DFL)
+    except ValueError:
+        return get_ident() != main_thread().ident
+    except OSError:
+        return True
     return True
 
 
@@ -237,7 +241,7 @@ def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, 
     try:
         # Within, because this call runs handlers, which may raise.
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-        start_new_thread(function, arguments)
+        _thread.start_new_thread(function, arguments)
     except RuntimeError as error:
         if is_of_a_handler(error):
             raise

@@ -110,8 +110,9 @@ FORK_S = 0.05  # the same before a fork, which threads do not harm
 
 def _is_main_interpreter() -> bool:
     """Return whether this is no sub-interpreter, whose end aborts the process if it has a thread."""
-    if hasattr(_thread, "_is_main_interpreter"):  # from Python 3.13 on
-        return bool(_thread._is_main_interpreter())  # noqa: SLF001 (as `threading` does)
+    is_main = getattr(_thread, "_is_main_interpreter", None)  # from Python 3.13 on
+    if is_main is not None:
+        return bool(is_main())
     try:
         # Python refuses it in sub-interpreters and other threads, and the system everywhere else.
         _signal.signal(_signal.SIGKILL, _signal.SIG_DFL)

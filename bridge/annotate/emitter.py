@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from bridge.annotate.label import Label
@@ -76,8 +77,10 @@ class NullEmitter:
 
 
 def warn(message: str, stacklevel: int = 2) -> None:
-    """Issue a RuntimeWarning; never raises: where warnings are errors, writes to stderr."""
-    try:
-        warnings.warn(f"bridge: {message}", RuntimeWarning, stacklevel=stacklevel + 1)
-    except RuntimeWarning as warning:
-        sys.stderr.write(f"{warning}\n")
+    """Issue a RuntimeWarning; never raises: where warnings are errors, or fail, writes to stderr."""
+    text = f"bridge: {message}"
+    with suppress(Exception):  # of `warnings.showwarning`, too
+        warnings.warn(text, RuntimeWarning, stacklevel=stacklevel + 1)
+        return
+    with suppress(Exception):  # stderr may be None, or closed
+        sys.stderr.write(f"{text}\n")

@@ -6,11 +6,11 @@ nothing is raised. Others are decorated with `Guard.hook` or `Guard.closing`.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` without `enum`
 import os
 from collections.abc import Callable, Iterator
 from functools import wraps
-from types import CodeType, TracebackType
+from itertools import pairwise
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from bridge.annotate.emitter import warn
@@ -23,7 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Guard:
-    """Hooks of one kind, which end together after an error of ours; ``end`` undoes what they have open."""
+    """Hooks of one kind, which end together after an error of ours; ``end`` undoes what they have open.
+
+    What enables the hooks anew sets ``broken`` back.
+    """
 
     __slots__ = ("broken", "end", "kind")
 
@@ -38,7 +41,7 @@ class Guard:
         Call it where the error is caught. What a signal handler of the program raised meanwhile is
         the program's.
         """
-        if isinstance(error, LIMITS) or not _handlers().isdisjoint(_codes(error)):
+        if isinstance(error, LIMITS) or is_of_a_handler(error):
             return False
         if not self.broken:
             self.broken = True
@@ -84,15 +87,23 @@ def _frames(error: Exception) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-def _codes(error: Exception) -> set[CodeType]:
-    return {trace.tb_frame.f_code for trace in _frames(error)}
+def is_of_a_handler(error: Exception) -> bool:
+    """Return whether a signal handler of the program raised an error."""
+    frames = [trace.tb_frame for trace in _frames(error)]
+    return any(_is_handler(inner, outer) for outer, inner in pairwise(frames))
 
 
-def _handlers() -> set[CodeType | None]:
-    """Return the code of the program's signal handlers."""
-    handlers = (_signal.getsignal(number) for number in _signal.valid_signals())
-    functions = (getattr(handler, "__func__", handler) for handler in handlers)
-    return {getattr(function, "__code__", None) for function in functions}
+def _is_handler(frame: FrameType, outer: FrameType) -> bool:
+    """Return whether a frame was called as a signal handler: with the frame that it interrupted.
+
+    Handlers can be any objects, and need not be installed any more.
+    """
+    if frame.f_code.co_filename.startswith(HOME):  # ours, which may look at frames
+        return False
+    for value in frame.f_locals.values():
+        if value is outer or (type(value) is tuple and any(item is outer for item in value)):
+            return True
+    return False
 
 
 def _place(error: Exception) -> str:

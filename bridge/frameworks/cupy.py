@@ -45,6 +45,7 @@ def annotate() -> Patches:
     user-defined kernels `kernel:<name>`. Calls that wait have the category "wait", copies from or
     to the host the category "copy".
     """
+    KERNELS_GUARD.broken = False
     return replace_attributes([*_functions(), *_methods(), *_kernels(), *_waits()])
 
 

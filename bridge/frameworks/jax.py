@@ -74,6 +74,7 @@ def annotate() -> Patches:
     `jax.block_until_ready` has the category "wait", `jax.device_put` and `jax.device_get` have the
     category "copy". Warns if this version of JAX lacks a private name, and continues without it.
     """
+    JAX.broken = False
     return replace_attributes([*_jitted(), *_eager(), *_transfers()])
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 import time
 import traceback
+import warnings
+from functools import partial
 
 import pytest
 
@@ -103,10 +107,56 @@ def test_the_error_of_the_program_is_what_it_gets(use, kind):
     assert raised.value.__context__ is None
 
 
-def test_what_a_signal_handler_raises_is_the_programs(use):
-    def handler(*_: object) -> None:
+def shows_nothing(*_: object, **__: object) -> None:
+    raise LookupError("of what shows warnings")
+
+
+@pytest.mark.parametrize("has_stderr", [False, True])
+@pytest.mark.parametrize("way", ["shown", "error"])
+def test_a_warning_that_cannot_be_shown_does_not_reach_the_program(
+    use, monkeypatch, way, has_stderr
+):
+    stderr = io.StringIO() if has_stderr else None
+    monkeypatch.setattr(sys, "stderr", stderr)
+    use(Failing("push"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if way == "error" else "always")
+        monkeypatch.setattr(warnings, "showwarning", shows_nothing)
+        assert program() == [1, 2, 3, 4]
+    if stderr is not None:
+        assert "bridge: ranges are no longer recorded: OSError" in stderr.getvalue()
+
+
+def raises(number: int, frame: object) -> None:
+    raise TimeoutError("of the program")
+
+
+def raises_of_all(*_: object) -> None:
+    raise TimeoutError("of the program")
+
+
+def raises_once(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise TimeoutError("of the program")
+
+
+class Raising:
+    def __call__(self, number: int, frame: object) -> None:
         raise TimeoutError("of the program")
 
+
+HANDLERS = {
+    "function": raises,
+    "any arguments": raises_of_all,
+    "object": Raising(),
+    "method": Raising().__call__,
+    "partial": partial(lambda _, number, frame: raises(number, frame), 1),
+    "once": raises_once,
+}
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
+def test_what_a_signal_handler_raises_is_the_programs(use, handler):
     class Waiting(Failing):
         def push(self, label: object, payload: float) -> None:
             signal.raise_signal(signal.SIGUSR1)

@@ -12,9 +12,9 @@ from small import nn, torch
 import bridge.torch
 
 # By these names, because `bridge.frameworks.torch` has functions called so.
-blocks, calls, composite, functions, modules, ops = (
+blocks, calls, composite, functions, modules, ops, tensors = (
     import_module(f"bridge.frameworks.torch.{name}")
-    for name in ("blocks", "calls", "composite", "functions", "modules", "ops")
+    for name in ("blocks", "calls", "composite", "functions", "modules", "ops", "tensors")
 )
 
 
@@ -105,3 +105,48 @@ def test_an_error_of_a_hook_is_one_warning(tool, monkeypatch, place):
     (text,) = [str(one.message) for one in warned]
     assert f"{guard.kind} are no longer recorded: LookupError: ours (bridge/frameworks/" in text
     assert guard.broken
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_hooks_that_are_enabled_anew_record_again(tool, monkeypatch, place):
+    owner, name, guard = PLACES[place]
+    monkeypatch.setattr(guard, "broken", False)
+
+    def ranges() -> set[str]:
+        tool.slices.clear()
+        with (
+            bridge.torch.optimizer_steps(),
+            bridge.torch.dataloader_waits(),
+            bridge.torch.every_module(),
+            bridge.torch.api_calls(),
+            bridge.torch.ops(shapes=True),
+        ):
+            trained()
+        return {one.label.name for one in tool.slices}
+
+    def failing() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, fails)
+            ranges()
+
+    expected = ranges()
+    with pytest.warns(RuntimeWarning):
+        failing()
+    assert ranges() == expected
+    with pytest.warns(RuntimeWarning):
+        failing()
+
+
+@pytest.mark.parametrize("name", ["_frames", "_tensors", "op_name"])
+def test_an_error_of_the_watch_of_tensors_is_one_warning(monkeypatch, name):
+    watch = tensors.TensorWatch(stacks=True)
+    watch.begin()
+    monkeypatch.setattr(tensors, name, fails)
+    try:
+        with pytest.warns(RuntimeWarning) as warned:
+            total = [torch.ones(2).sum().item() for _ in range(2)]
+    finally:
+        watch.finish()
+    assert total == [2, 2]
+    (text,) = [str(one.message) for one in warned]
+    assert "tensors of PyTorch are no longer recorded: LookupError: ours (bridge/" in text

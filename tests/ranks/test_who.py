@@ -12,7 +12,7 @@ from made_reports import PUSH_POP, process, thread
 import bridge
 from bridge.analyze.ranks import Ranks, members
 from bridge.analyze.ranks.members import duplicate_rank_warnings
-from bridge.annotate.recording.writer import RANKS
+from bridge.annotate.recording.lines import RANKS
 from bridge.join import options as ranked
 from importers.capture import Facts
 from importers.nsys.ranks import RANK_VARIABLES

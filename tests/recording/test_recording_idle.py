@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -13,6 +16,7 @@ import pytest
 from processes import PATH
 
 import importers
+from bridge.annotate.recording import writer
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +103,28 @@ def test_a_forked_child_leaves_what_it_recorded(tmp_path) -> None:
     assert counts(tmp_path) == [{"child": 2_000}, {"parent": 1}]
 
 
+OPENINGS = {"block": "bridge.nvtx_op('long')", "phase": "bridge.nvtx_range('long')"}
+
+
+@pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS)
+def test_a_range_that_is_open_after_a_fork_is_left(tmp_path, opening) -> None:
+    run(
+        tmp_path,
+        f"""
+        sys.version_info = (3, 12)  # where the parent begins no thread right after a fork
+        with bridge.profile(path="s.jsonl"):
+            with bridge.nvtx_op("before"): pass
+            pid = os.fork()
+            with {opening}:
+                time.sleep(1.2)
+                if pid:
+                    os.waitpid(pid, 0)
+                os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    assert counts(tmp_path) == [{"long": 1}, {"before": 1, "long": 1}]
+
+
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_a_terminated_child_of_multiprocessing_leaves_what_it_recorded(tmp_path, method) -> None:
     run(
@@ -169,3 +195,159 @@ def test_the_program_meets_no_thread_of_ours(tmp_path) -> None:
     expected = "recording 2 1 1, at the fork 1, after 2, received SIGTERM, idle 1"
     assert [line for line in lines if line] == expected.split(", ")
     assert counts(tmp_path) == [dict.fromkeys("abc", 1), {"d": 1}]
+
+
+def test_a_fork_delays_signals_and_waits_for_no_write(tmp_path) -> None:
+    lines = run(
+        tmp_path,
+        """
+        from bridge.annotate.recording import sink, writer
+        write, end = sink.File.write, writer.watch.end
+        def slow(file, lines):
+            time.sleep(1)
+            write(file, lines)
+        def interrupted(*args):
+            os.kill(os.getpid(), signal.SIGINT)
+            return end(*args)
+        with bridge.profile(path="s.jsonl"):
+            with bridge.nvtx_op("a"): pass
+            sink.File.write = slow
+            time.sleep(0.7)  # now the watch writes
+            writer.watch.end = interrupted
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            os.kill(os.getpid(), signal.SIGTERM)
+            began = time.monotonic()
+            try:
+                if not os.fork(): os._exit(0)
+                time.sleep(1)
+            except KeyboardInterrupt:
+                print("Ctrl-C", time.monotonic() - began < 0.5)
+            print(*(one.name for one in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+            print(*(one.name for one in signal.sigpending()))
+            sys.stdout.flush()
+            os._exit(0)
+        """,
+    )
+    assert lines[-3:] == ["Ctrl-C True", "SIGTERM", "SIGTERM"]
+
+
+def test_writes_that_hang_delay_the_exit_once_and_are_told(tmp_path) -> None:
+    lines = run(
+        tmp_path,
+        """
+        from bridge.annotate.recording import sink, writer
+        from pathlib import Path
+        writer.EXIT_S = 2.0
+        sys.stderr = sys.stdout  # where warnings go
+        session = bridge.profile(path="s.jsonl")
+        session.start()
+        other = writer.Writer(sink.File(Path("other.jsonl")))
+        other.rows.append(writer.Row(bridge.annotate.label.Label("a"), 0, 1, 2, 3, 0.0))
+        with bridge.nvtx_op("a"): pass
+        sink.File.write = lambda *_: time.sleep(1000)
+        threading.Thread(target=other.flush, daemon=True).start()
+        time.sleep(1)
+        began = time.monotonic()
+        session.stop()
+        """,
+        "import atexit\natexit.register(lambda: print(time.monotonic() - began))\n",
+    )
+    told = " not written after 2 s; nothing more is recorded there"
+    assert sorted(line.rpartition(":")[2] for line in lines[:-1] if line) == [told, told]
+    assert float(lines[-1]) < 2 + 1 + 2 + 1  # the session, the watch, the exit, and a busy machine
+
+
+def test_a_sub_interpreter_ends_with_its_session(tmp_path) -> None:
+    run(
+        tmp_path,
+        """
+        try:
+            import _interpreters as interpreters
+            options = {"config": "legacy"}
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+            options = {"isolated": False}
+        lines = [
+            "import bridge, time",
+            "bridge.profile(path='s.jsonl').start()",
+            "with bridge.nvtx_op('a'): pass",
+            "time.sleep(0.7)",
+            "with bridge.nvtx_op('b'): pass",
+        ]
+        interpreter = interpreters.create(**options)
+        interpreters.run_string(interpreter, chr(10).join(lines))
+        interpreters.destroy(interpreter)
+        """,
+    )
+    assert counts(tmp_path) == [{"a": 1, "b": 1}]
+
+
+def test_garbage_is_collected_as_the_program_says(tmp_path) -> None:
+    lines = run(
+        tmp_path,
+        """
+        import gc
+        from bridge.annotate.recording import sink
+        write = sink.File.write
+        def watched(file, lines):
+            print(gc.isenabled())
+            write(file, lines)
+        with bridge.profile(path="s.jsonl"):
+            sink.File.write = watched
+            with bridge.nvtx_op("a"): pass
+            time.sleep(1.2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        "sys.stdout.reconfigure(line_buffering=True)\n",
+    )
+    assert lines == ["True"]
+
+
+class RaisedError(Exception):
+    pass
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    def raises(*_: object) -> None:
+        raise RaisedError
+
+    before = signal.signal(signal.SIGUSR1, raises)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+@pytest.mark.parametrize("moment", ["blocking", "starting"])
+def test_a_signal_handler_that_raises_while_the_watch_begins(handler, monkeypatch, moment) -> None:
+    watch, before = writer._Watch(), threads()
+    block, start = writer._signal.pthread_sigmask, writer._thread.start_new_thread
+
+    def pthread_sigmask(how: int, signals: Collection[int]) -> object:
+        result = block(how, signals)
+        if how == signal.SIG_BLOCK and signals:
+            raise RaisedError  # as by a handler, which this call runs
+        return result
+
+    def start_new_thread(function: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        start(function, arguments)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    if moment == "blocking":
+        monkeypatch.setattr(writer._signal, "pthread_sigmask", pthread_sigmask)
+    else:
+        monkeypatch.setattr(writer._thread, "start_new_thread", start_new_thread)
+    with pytest.raises(RaisedError):
+        watch.begin()
+    assert not block(signal.SIG_BLOCK, ())
+    limit = time.monotonic() + 1
+    while threads() > before and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert threads() == before
+    monkeypatch.undo()
+    watch.begin()
+    assert watch.end()

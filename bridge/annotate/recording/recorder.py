@@ -60,6 +60,8 @@ class Recorder:
         if self.tool is not None:
             self.tool.push(label, payload)
         self._here.stack.append((label, payload, monotonic_ns()))
+        if not self.writer.due:
+            self.writer.opened()
 
     def pop(self, domain: str | None) -> None:
         """Close the innermost range of the domain."""
@@ -87,6 +89,8 @@ class Recorder:
         number = next(self._numbers)
         handle = None if self.tool is None else self.tool.start(label, payload)
         self._phases[number] = (label, payload, self._here.thread, monotonic_ns())
+        if not self.writer.due:
+            self.writer.opened()
         return number, handle
 
     def end(self, label: Label, handle: Any) -> None:

@@ -1,107 +1,33 @@
 """Writer of a recording: collects events as tuples, and writes them in columns.
 
-The format, one JSON object per line, is in docs/recordings.md. Every number in a line is defined in
-an earlier line. `flush` writes all events that were added before it began. If an exception (Ctrl-C)
-interrupts a flush, the next one writes the events, and possibly repeats definitions.
+Every number in a line is defined in an earlier line. `flush` writes all events that were added
+before it began. If an exception (Ctrl-C) interrupts a flush, the next one writes the events, and
+possibly repeats definitions.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` would be imported in an op
+import _thread
 import atexit
-import gc
 import os
 import sys
 import time
-from _thread import start_new_thread
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from errno import ETIMEDOUT
 from itertools import count
-from math import isfinite
-from threading import Lock, RLock, get_native_id
+from math import inf
+from threading import Lock, RLock, get_ident, get_native_id, main_thread
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from bridge.annotate.emitter import EXIT_S, warn
+from bridge.annotate.guard import is_of_a_handler
 from bridge.annotate.label import Label, color_of, text
+from bridge.annotate.recording.lines import encoded, header
 from bridge.annotate.recording.sink import Memory, Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
-
-# -- Encoding of a line as JSON
-
-
-def encoded(line: Mapping[str, Any], default: Callable[[Any], Any] | None = repr) -> bytes:
-    """Return a line as JSON, without a line end.
-
-    Raises TypeError for an object that is not JSON, unless ``default`` converts it.
-    """
-    try:
-        text = _json(line, default)
-    except ValueError:  # a NaN or infinity, replaced only if there is one
-        text = _json(_finite(line), default)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # Two backslashes, because in JSON one would start an escape of the surrogate.
-        parts = (c if c.isascii() else _escaped(c) for c in text)
-        return "".join(parts).encode()
-
-
-def _json(line: Any, default: Callable[[Any], Any] | None) -> str:
-    import json  # takes 5 ms, and most programs write nothing
-
-    return json.dumps(
-        line, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default
-    )
-
-
-def _escaped(character: str) -> str:
-    return character.encode("utf-8", "backslashreplace").decode().replace("\\", "\\\\")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not isfinite(value):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 (only NaN differs from itself)
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
-
-
-# -- The header: process and clocks
-
-
-FORMAT = "bridge.recording/1"
-# Variables in which launchers (torchrun, mpirun, srun) give the rank of a process.
-RANKS = {
-    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
-
-
-def header() -> dict[str, Any]:
-    """Return the first line: the process, and its clocks (epoch and monotonic) in ns."""
-    return {
-        "format": FORMAT,
-        "trace_id": os.urandom(16).hex(),  # as in W3C's trace context
-        "pid": os.getpid(),
-        "host": os.uname().nodename,
-        "program": os.path.basename(sys.argv[0]) if sys.argv else "",  # noqa: PTH119 (no pathlib)
-        "epoch_ns": time.time_ns(),
-        "monotonic_ns": time.monotonic_ns(),
-        **ranks(os.environ),
-    }
-
-
-def ranks(environ: Mapping[str, str]) -> dict[str, int]:
-    """Return rank, local rank and world size of this process, as far as a launcher set them."""
-    result = {
-        name: next((environ[v] for v in variables if environ.get(v, "").isdecimal()), None)
-        for name, variables in RANKS.items()
-    }
-    return {name: int(value) for name, value in result.items() if value is not None}
-
 
 # -- Writing at exit, and after a fork
 
@@ -115,6 +41,7 @@ class _Process:
 
     expected = False
     begun = False
+    limit = inf  # until when writing at exit may wait; by time.monotonic
 
 
 def begun() -> bool:
@@ -132,11 +59,17 @@ def expect() -> None:
 
 def _end() -> None:
     _Process.begun = True
+    _Process.limit = min(_Process.limit, time.monotonic() + EXIT_S)
     watch.end()
     for writer in _all():
         if writer.has_news:
             writer.flush()
         writer.due = 0
+
+
+def _patience() -> float:
+    """Return how many seconds to wait for a write of another thread."""
+    return max(0.0, min(EXIT_S, _Process.limit - time.monotonic()))
 
 
 def _finalized(_: object) -> None:
@@ -148,6 +81,7 @@ def _finalized(_: object) -> None:
 
 def _forked() -> None:
     _Process.expected = _Process.begun = False
+    _Process.limit = inf
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # such a child drops finalizers when it starts
         util.register_after_fork(_end, _finalized)
@@ -171,6 +105,25 @@ os.register_at_fork(after_in_child=_forked)
 PERIOD_NS = 500_000_000  # a first event after this time writes; without one, the watch soon does
 IDLE_NS = 2_000_000_000  # after this time without events the watch ends, if no session runs
 JOIN_S = 1.0  # limit of waiting for its thread
+FORK_S = 0.05  # the same before a fork, which threads do not harm
+
+
+def _is_main_interpreter() -> bool:
+    """Return whether this is no sub-interpreter, whose end aborts the process if it has a thread."""
+    is_main = getattr(_thread, "_is_main_interpreter", None)  # from Python 3.13 on
+    if is_main is not None:
+        return bool(is_main())
+    try:
+        # Python refuses it in sub-interpreters and other threads, and the system everywhere else.
+        _signal.signal(_signal.SIGKILL, _signal.SIG_DFL)
+    except ValueError:
+        return get_ident() != main_thread().ident
+    except OSError:
+        return True
+    return True
+
+
+IS_MAIN = _is_main_interpreter()
 
 
 class _Watch:
@@ -184,43 +137,63 @@ class _Watch:
         self._running: dict[str, tuple[Lock, Lock]] = {}  # one pair of locks, or none
         self._thread = 0  # its system id
         self._forks = False
+        self._masks: dict[int, set[int]] = {}  # of signals, before a fork; by thread
 
     def begin(self) -> None:
         """Start the thread if there is none."""
-        if self._running or self._forks or begun():
+        if self._running or self._forks or begun() or not IS_MAIN:
             return
         going, ended = pair = Lock(), Lock()
         going.acquire()  # released when the thread shall end
         ended.acquire()  # released when it has ended
-        # setdefault instead of a lock, which a fork might leave locked in the child
-        if self._running.setdefault("thread", pair) is not pair:
-            return
+        started = False
         try:
-            _start_without_signals(self._run, pair)
-        except BaseException as error:
-            self._running.clear()
-            if not isinstance(error, RuntimeError):  # no thread can be started: events write
-                raise
+            # setdefault instead of a lock, which a fork might leave locked in the child
+            if self._running.setdefault("thread", pair) is pair:
+                started = _start_without_signals(self._run, pair)
+        finally:
+            # A signal handler may raise when the thread has started already; then it ends.
+            if not started and self._running.get("thread") is pair:
+                self._running.clear()
+                going.release()
 
-    def end(self) -> bool:
+    def end(self, seconds: float = JOIN_S) -> bool:
         """End the thread, and wait for that; return whether there was one."""
         going, ended = self._running.pop("thread", (None, None))
         if going is None or ended is None:
             return False
         going.release()
-        if self._thread != get_native_id() and ended.acquire(timeout=JOIN_S):
-            limit = time.monotonic() + JOIN_S
+        limit = time.monotonic() + seconds
+        if self._thread != get_native_id() and ended.acquire(timeout=seconds):
             while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < limit:  # noqa: PTH110 (no pathlib)
                 time.sleep(0)
         return True
 
     def before_fork(self) -> None:
-        """End the thread, and write what it would have written."""
+        """End the thread, and write what it would have written.
+
+        Signals wait until `after_fork`, because what their handlers raise within a hook of a fork is lost.
+        """
+        self._masks[get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         self._forks = True
-        if self.end():
+        if self.end(FORK_S):
             for writer in _all():
                 if writer.is_stale:
                     writer.flush(wait=False)
+
+    def after_fork(self) -> None:
+        """Let signals come again, in the parent and in the child."""
+        before = self._masks.pop(get_ident(), None)
+        if before is None:
+            return
+        waiting = _signal.sigpending() - before
+        handled = [number for number in waiting if callable(_signal.getsignal(number))]
+        taken = [number for number in handled if _signal.sigtimedwait((number,), 0)]
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+        # Handlers would run in the hooks that follow.
+        if taken and not _start_without_signals(_send_soon, (taken,)):
+            _send_soon(taken)
 
     def in_parent(self) -> None:
         """Go on after a fork, at the next event where Python counts threads only after this hook."""
@@ -242,8 +215,9 @@ class _Watch:
             while not going.acquire(timeout=_tick()):
                 now = time.monotonic_ns()
                 stale = [writer for writer in _all() if writer.is_stale]
-                if due := [writer for writer in stale if now > writer.due]:
-                    _flush_without_collection(due)
+                for writer in stale:
+                    if now > writer.due:
+                        writer.flush(wait=False)
                 if stale or any(writer.is_in_session for writer in _all()):
                     active = now
                 elif now - active > IDLE_NS:
@@ -262,24 +236,27 @@ class _Watch:
                 writer.flush_due()
 
 
-def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+def _start_without_signals(function: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+    """Start a thread that takes no signals; return False if no thread can be started."""
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
-        start_new_thread(function, arguments)
+        # Within, because this call runs handlers, which may raise.
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+        _thread.start_new_thread(function, arguments)
+    except RuntimeError as error:
+        if is_of_a_handler(error):
+            raise
+        return False
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+    return True
 
 
-def _flush_without_collection(writers: list[Writer]) -> None:
-    """Flush; no garbage is collected meanwhile, as finalizers may expect a thread of the program."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        for writer in writers:
-            writer.flush(wait=False)
-    finally:
-        if is_enabled:
-            gc.enable()
+def _send_soon(numbers: list[int]) -> None:
+    """Send this process signals, after the hooks of a fork."""
+    time.sleep(FORK_S)
+    for number in numbers:
+        os.kill(os.getpid(), number)
 
 
 def _tick() -> float:
@@ -289,6 +266,7 @@ def _tick() -> float:
 
 watch = _Watch()
 os.register_at_fork(before=watch.before_fork, after_in_parent=watch.in_parent)
+os.register_at_fork(after_in_parent=watch.after_fork, after_in_child=watch.after_fork)
 
 
 # -- The writer
@@ -385,6 +363,12 @@ class Writer:
         if len(self.rows) >= BATCH or row.end > self.due:
             self.flush_due()
 
+    def opened(self) -> None:
+        """Begin the watch if a range that was opened is the first event."""
+        if not begun():
+            with suppress(RecursionError):  # the range is open already
+                self.flush_due()
+
     def mark(self, mark: Mark) -> None:
         """Add an instant."""
         self.marks.append(mark)
@@ -443,10 +427,15 @@ class Writer:
     def flush(self, *, wait: bool = True) -> None:
         """Write all events. If that fails, warn once and record no more.
 
-        Without ``wait``, do nothing while another thread writes; with it, wait `EXIT_S` at most.
+        Without ``wait``, do nothing while another thread writes; with it, wait `EXIT_S` at most,
+        for all writers together at the exit.
         """
         lock = self._lock  # a signal handler may fork meanwhile, and the child gets a new lock
-        if not lock.acquire(timeout=EXIT_S if wait else 0):
+        wait = wait and not self._broken
+        if not lock.acquire(timeout=_patience() if wait else 0):
+            if wait and lock is self._lock:
+                self._broken = True
+                _warn(self.sink, TimeoutError(ETIMEDOUT, f"not written after {EXIT_S:.0f} s"))
             return
         try:
             if not self._writing:  # else a signal handler interrupted a write

@@ -134,7 +134,7 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
         raise TypeError(f"profile: metadata is a mapping, not {metadata!r}")
     from json import loads  # takes 5 ms, and most sessions have no metadata
 
-    from bridge.annotate.recording.writer import encoded
+    from bridge.annotate.recording.lines import encoded
 
     try:
         copy: dict[str, Any] = loads(encoded(dict(metadata), default=None))

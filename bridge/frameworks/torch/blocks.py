@@ -91,6 +91,8 @@ class BlockRanges(SharedSwitch):
 
     def request(self, by: int) -> None:
         """Count who requests these blocks."""
+        if by > 0:
+            BLOCKS.broken = False
         _request(self.prefixes, by)
 
 

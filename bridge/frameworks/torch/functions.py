@@ -123,6 +123,7 @@ class CallRanges(Switch):
 
     def enable(self) -> None:
         """Start on this thread; does nothing if such calls already have ranges."""
+        CALLS.broken = False
         before = _here.modes.get(type(self))
         if before is not None and not before.over:
             return

@@ -86,6 +86,7 @@ def annotate(
     calls = functional or tensor_methods
     if not isinstance(model, nn.Module) and not (model is None and calls):
         raise TypeError(f"annotate takes a torch.nn.Module, not {model!r}")
+    MODULES.broken = False
     annotation = Annotation()
     if calls:
         annotation.add_functions(functional=functional, tensor_methods=tensor_methods)
@@ -205,6 +206,7 @@ class EveryModule(Switch):
 
     def enable(self) -> None:
         """Start annotating; does nothing if all modules are already annotated."""
+        MODULES.broken = False
         with _changing:
             if not (self._hooks or _Enabled.by):
                 _Enabled.by = self

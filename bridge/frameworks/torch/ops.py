@@ -25,7 +25,13 @@ from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
 from bridge.frameworks.torch.blocks import Switch
-from bridge.frameworks.torch.composite import Compiler, CompositeMode, Wanted, node_entry
+from bridge.frameworks.torch.composite import (
+    COMPOSITE_OPS,
+    Compiler,
+    CompositeMode,
+    Wanted,
+    node_entry,
+)
 from bridge.frameworks.torch.sizes import with_sizes
 
 # -- Ops
@@ -249,6 +255,7 @@ class Ops(Switch):
 
         If nothing records, only its details are added to the ops of a session that starts later.
         """
+        OPS.broken = COMPOSITE_OPS.broken = False
         emit.current()
         requests = _here.requests
         requests.leave_if_over()

@@ -17,6 +17,7 @@ from weakref import ref
 from torch import Tensor, empty
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from bridge.annotate.guard import Guard
 from bridge.frameworks.torch.ops import op_name
 
 MAX_FRAMES = 32  # of a Python stack
@@ -24,6 +25,7 @@ Key = tuple[str, int]  # of memory that exists: its device and its address
 OPEN = -1  # the end of memory that still exists
 # Frames of these are not the program's.
 OWN = ("torch", "bridge")
+TENSORS = Guard("tensors of PyTorch")
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +74,7 @@ class TensorWatch(TorchDispatchMode):  # type: ignore[misc]  # torch may be abse
 
     def begin(self) -> None:
         """Start to watch the ops of this thread and of their backward passes."""
+        TENSORS.broken = False
         self.memory, self.calls, self._alive = [], [], {}
         self.__enter__()
         empty(0)  # the first op in a mode makes PyTorch load its compiler, which takes seconds
@@ -91,16 +94,24 @@ class TensorWatch(TorchDispatchMode):  # type: ignore[misc]  # torch may be abse
         kwargs = kwargs or {}
         if not self._is_on:
             return func(*args, **kwargs)
+        self._before(args, kwargs)
+        result = func(*args, **kwargs)
+        self._after(func, result)
+        return result
+
+    @TENSORS.hook
+    def _before(self, args: Any, kwargs: Any) -> None:
         if self.stacks:
             self.calls.append(OpStack(monotonic_ns(), get_native_id(), tuple(_frames())))
-        if not self.tensors:
-            return func(*args, **kwargs)
-        for tensor in _tensors((*args, *kwargs.values())):
-            self._note(tensor, self._began, "")
-        result = func(*args, **kwargs)
-        for tensor in _tensors((result,)):
-            self._note(tensor, monotonic_ns(), op_name(func))
-        return result
+        if self.tensors:
+            for tensor in _tensors((*args, *kwargs.values())):
+                self._note(tensor, self._began, "")
+
+    @TENSORS.hook
+    def _after(self, func: Any, result: Any) -> None:
+        if self.tensors:
+            for tensor in _tensors((result,)):
+                self._note(tensor, monotonic_ns(), op_name(func))
 
     def _note(self, tensor: Tensor, time: int, op: str) -> None:
         """Note the memory of a tensor, unless it is known."""

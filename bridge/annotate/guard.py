@@ -6,7 +6,6 @@ nothing is raised. Others are decorated with `Guard.hook` or `Guard.closing`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import wraps
 from itertools import pairwise
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 from bridge.annotate.emitter import warn
 
-HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (no pathlib)
+HOME = __file__.rpartition("/annotate/")[0]  # the folder of the package, without `pathlib`
 # What reaches its limit in a hook of ours reaches it in the program, too.
 LIMITS = (RecursionError, MemoryError)
 
@@ -111,5 +110,5 @@ def _place(error: Exception) -> str:
     own = [t for t in _frames(error) if t.tb_frame.f_code.co_filename.startswith(HOME)]
     if not own:
         return ""
-    file = os.path.relpath(own[-1].tb_frame.f_code.co_filename, os.path.dirname(HOME))  # noqa: PTH120 (as above)
+    file = own[-1].tb_frame.f_code.co_filename.removeprefix(HOME.rpartition("/")[0] + "/")
     return f" ({file}:{own[-1].tb_lineno})"

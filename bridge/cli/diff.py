@@ -110,6 +110,7 @@ def read_budget(path: Path) -> Budget:
 
 
 FAILED = 3  # exit status
+SIDES = 2  # of a comparison
 FORMATS = ("table", "json", "csv", "md", "junit")
 SUFFIXES = {"xml": "junit"}
 
@@ -211,7 +212,7 @@ def _named(reports: Sequence[str], db: Path) -> list[Side]:
     """Return the one or two sides that were named."""
     if not reports:
         raise click.UsageError("name a report: [BEFORE] AFTER")
-    if len(reports) > 2:  # noqa: PLR2004 - a diff has two sides
+    if len(reports) > SIDES:
         raise click.UsageError("two reports are compared; several of one run go with commas: a,b")
     return [Side.of(text, db) for text in reports]
 

@@ -39,6 +39,7 @@ def test_short_names_are_those_of_nsys(corpus):
     wrong = [
         (short, short_name(full), kernel_name(mangled).short)
         for short, full, mangled in kernels
+        if not short.endswith("...")  # nsys abbreviated it
         if not short_name(full) == kernel_name(mangled).short == short
     ]
     assert wrong == []

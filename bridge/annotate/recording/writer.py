@@ -165,7 +165,8 @@ class _Watch:
         going.release()
         limit = time.monotonic() + seconds
         if self._thread != get_native_id() and ended.acquire(timeout=seconds):
-            while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < limit:  # noqa: PTH110 (no pathlib)
+            task = f"/proc/self/task/{self._thread}"
+            while os.access(task, os.F_OK) and time.monotonic() < limit:
                 time.sleep(0)
         return True
 

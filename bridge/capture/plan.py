@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -335,6 +336,11 @@ def starter() -> Path | None:
     return path if os.access(path, os.X_OK) else None
 
 
+# What the starter notes in the mode of a file, which is read through the open file: the program may have removed it.
+# Other modes are the errno with which the system refused to execute the program.
+NEW, BEGUN = 0o600, 0o400
+
+
 def run_until_begun(
     profile: Sequence[str], program: Sequence[str], environ: Mapping[str, str]
 ) -> int:
@@ -346,17 +352,24 @@ def run_until_begun(
     start = starter()
     if start is None:
         return run_command([*profile, *program], environ, apart=True)
-    with tempfile.TemporaryDirectory(prefix="bridge-run-") as folder:
-        mark = Path(folder, ".begun")
+    with (
+        tempfile.TemporaryDirectory(prefix="bridge-run-") as folder,
+        Path(folder, ".begun").open("xb") as mark,
+    ):
+        os.fchmod(mark.fileno(), NEW)
         link = Path(folder, Path(program[0]).name)  # nsys names the process after it
         link.symlink_to(start)
         path = shutil.which(program[0]) or program[0]
-        command = [*profile, str(link), str(mark), path, *program]
+        command = [*profile, str(link), mark.name, path, *program]
         heard: list[int] = []
         for left in reversed(range(TRIES)):
             status = run_command(command, environ, apart=True, heard=heard)
-            if mark.exists():
+            noted = stat.S_IMODE(os.fstat(mark.fileno()).st_mode)
+            if noted == BEGUN:
                 return status
+            if noted != NEW:
+                text = f"{path}: cannot be executed: {os.strerror(noted)}"
+                raise CaptureError(text, NOT_EXECUTABLE)
             if heard:  # nsys ends with any status then
                 name = signal.Signals(heard[0]).name
                 text = f"{name} came before nsys had started the program"
@@ -438,6 +451,10 @@ class Plan:
             status = self._run_to_end(command)
         except OSError as error:
             raise CaptureError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from error
+        except CaptureError:  # the program never ran: a report is one of nothing
+            for path in new_reports(self.report, before):
+                path.unlink(missing_ok=True)
+            raise
         folder = recordings_folder(self.report)
         is_recorded = has_new_recordings(folder, begun_ns - CLOCK_SLACK_NS)
         fresh = new_reports(self.report, before)

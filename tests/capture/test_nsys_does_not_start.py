@@ -86,6 +86,27 @@ def test_a_program_that_began_and_failed_runs_once(tmp_path):
     assert (done.returncode, tries(tmp_path)) == (1, 1)
 
 
+def test_a_program_that_removes_temporary_files_and_fails_runs_once(tmp_path):
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\necho ran\nrm -rf "$TMPDIR"/*\nexit 1\n')
+    program.chmod(0o755)
+    done = bridge_run(tmp_path, "--", str(program), fails=0)
+    assert (done.returncode, tries(tmp_path)) == (1, 1), done.stderr
+    assert done.stdout.count("ran") == 1
+
+
+def test_a_program_that_cannot_be_executed_is_said_in_a_line_and_leaves_no_report(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/nosuch/interpreter\n")
+    program.chmod(0o755)
+    done = bridge_run(tmp_path, "--", str(program), fails=0)
+    assert (done.returncode, tries(tmp_path)) == (126, 1), done.stderr
+    assert done.stderr.count("cannot be executed") == 1
+    assert f"{program}: cannot be executed: No such file or directory" in done.stderr
+    assert "the program ended" not in done.stderr
+    assert not [*tmp_path.glob("*.nsys-rep")]
+
+
 def test_a_signal_before_the_program_begins_is_no_reason_to_try_again(tmp_path):
     done = bridge_run(tmp_path, "show.py", "1", fails=99, status=130)
     assert (done.returncode, tries(tmp_path)) == (130, 1)
@@ -155,7 +176,7 @@ def test_a_script_without_a_format_is_one_of_the_shell(tmp_path):
     assert done.stdout == "a b c\n"
     command[2] = str(tmp_path / "none")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (126, "bridge run: the program cannot be executed\n")
+    assert (done.returncode, done.stderr) == (126, "")
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -233,12 +234,19 @@ POLL_S = 1.0
 SIGNAL_STATUS = 128  # exit status 128 + n: ended by signal n
 
 
-def run_command(command: Sequence[str], environ: Mapping[str, str], *, apart: bool) -> int:
+def run_command(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    apart: bool,
+    heard: list[int] | None = None,
+) -> int:
     """Run a command to its end and return its exit status, 128 + n if a signal n ended it.
 
     ``apart``: the tool gets its own process group, so that signals of the terminal reach only this
     process. This is for tools that run the program in its own session, as nsys does: from another
-    group a program could not read the terminal. Raises OSError if the command cannot be started.
+    group a program could not read the terminal. The signals that were forwarded are added to ``heard``. Raises OSError
+    if the command cannot be started.
     """
     forwarded = {number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN}
     # If SIGCHLD were ignored, the exit status would be lost.
@@ -254,17 +262,18 @@ def run_command(command: Sequence[str], environ: Mapping[str, str], *, apart: bo
             setsigmask=before,
             setsigdef=RESTORED,
         )
-        return _wait(tool, forwarded, apart=apart)
+        return _wait(tool, forwarded, [] if heard is None else heard, apart=apart)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         signal.signal(signal.SIGCHLD, old_handler or signal.SIG_DFL)
 
 
-def _wait(tool: int, forwarded: set[signal.Signals], *, apart: bool) -> int:
+def _wait(tool: int, forwarded: set[signal.Signals], heard: list[int], *, apart: bool) -> int:
     """Forward signals until the tool ends; return its exit status."""
     while True:
         received = signal.sigtimedwait({*forwarded, signal.SIGCHLD}, POLL_S)
         if received is not None and received.si_signo != signal.SIGCHLD:
+            heard.append(received.si_signo)
             _forward(tool, received, apart=apart)
         pid, status = os.waitpid(tool, os.WNOHANG)
         if pid:
@@ -327,26 +336,45 @@ def starter() -> Path | None:
     return path if os.access(path, os.X_OK) else None
 
 
+# What the starter notes in the mode of a file, which is read through the open file: the program may have removed it.
+# Other modes are the errno with which the system refused to execute the program.
+NEW, BEGUN = 0o600, 0o400
+
+
 def run_until_begun(
     profile: Sequence[str], program: Sequence[str], environ: Mapping[str, str]
 ) -> int:
     """Run a program under nsys and return its exit status; tries again if nsys did not begin it.
 
-    ``profile`` is the command of nsys without the program. Raises CaptureError if it never began,
-    OSError if nsys cannot be started.
+    ``profile`` is the command of nsys without the program. Raises CaptureError if it never began, with status 128 + n
+    if a signal n came before; OSError if nsys cannot be started.
     """
     start = starter()
     if start is None:
         return run_command([*profile, *program], environ, apart=True)
-    with tempfile.TemporaryDirectory(prefix="bridge-run-") as folder:
-        mark = Path(folder, ".begun")
+    with (
+        tempfile.TemporaryDirectory(prefix="bridge-run-") as folder,
+        Path(folder, ".begun").open("xb") as mark,
+    ):
+        os.fchmod(mark.fileno(), NEW)
         link = Path(folder, Path(program[0]).name)  # nsys names the process after it
         link.symlink_to(start)
         path = shutil.which(program[0]) or program[0]
-        command = [*profile, str(link), str(mark), path, *program]
+        command = [*profile, str(link), mark.name, path, *program]
+        heard: list[int] = []
         for left in reversed(range(TRIES)):
-            status = run_command(command, environ, apart=True)
-            if mark.exists() or not FAILED <= status < SIGNAL_STATUS:
+            status = run_command(command, environ, apart=True, heard=heard)
+            noted = stat.S_IMODE(os.fstat(mark.fileno()).st_mode)
+            if noted == BEGUN:
+                return status
+            if noted != NEW:
+                text = f"{path}: cannot be executed: {os.strerror(noted)}"
+                raise CaptureError(text, NOT_EXECUTABLE)
+            if heard:  # nsys ends with any status then
+                name = signal.Signals(heard[0]).name
+                text = f"{name} came before nsys had started the program"
+                raise CaptureError(text, SIGNAL_STATUS + heard[0])
+            if not FAILED <= status < SIGNAL_STATUS:
                 return status
             if left:
                 sys.stderr.write(f"nsys did not start the program (status {status}): once more\n")
@@ -423,6 +451,10 @@ class Plan:
             status = self._run_to_end(command)
         except OSError as error:
             raise CaptureError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from error
+        except CaptureError:  # the program never ran: a report is one of nothing
+            for path in new_reports(self.report, before):
+                path.unlink(missing_ok=True)
+            raise
         folder = recordings_folder(self.report)
         is_recorded = has_new_recordings(folder, begun_ns - CLOCK_SLACK_NS)
         fresh = new_reports(self.report, before)

@@ -9,7 +9,7 @@ HELP = Path(__file__).parent / "help"
 VERSIONS = {"nsys": ("2022.4", "2023.4", "2024.2"), "ncu": ("2022.3", "2024.1")}
 
 # An nsys that is none says so that it began the program.
-BEGINS = 'for word in "$@"; do case "$word" in */.begun) : > "$word" ;; esac; done; '
+BEGINS = 'for word in "$@"; do case "$word" in */.begun) chmod 400 "$word" ;; esac; done; '
 
 SCRIPT = """#!/bin/sh
 case "$*" in

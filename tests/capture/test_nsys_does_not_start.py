@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import subprocess
 import sys
 from hashlib import sha256
@@ -35,17 +36,26 @@ sys.exit(int(sys.argv[1]))
 """
 
 
+COMMAND = [sys.executable, "-m", "bridge", "run", "-o", "r", "--no-import"]
+
+
+def environ(folder: Path) -> dict[str, str]:
+    """Give an environment with the nsys of a folder, and a place for temporary files of its own."""
+    (folder / "tmp").mkdir()
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "OWN": "1 é", "TMPDIR": str(folder / "tmp")}
+
+
 def bridge_run(
     folder: Path, *words: str, fails: int, status: int = 1
 ) -> subprocess.CompletedProcess[str]:
     """Run `bridge run` under an nsys that fails so many times."""
     install(folder, "nsys", "2022.4", NSYS.format(fails=fails, status=status))
     (folder / "show.py").write_text(SHOW)
-    environ = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "OWN": "1 é"}
-    command = [sys.executable, "-m", "bridge", "run", "-o", "r", "--no-import", *words]
     return subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False
-    )
+        [*COMMAND, *words],
+        cwd=folder, env=environ(folder), capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def tries(folder: Path) -> int:
@@ -60,7 +70,7 @@ def test_a_program_that_did_not_begin_is_tried_again(tmp_path, fails):
     assert done.stdout.count("['7', 'two words', '']") == 1
     assert done.stderr.count("nsys did not start the program (status 1): once more\n") == fails
     assert "the program ended with status 7" in done.stderr
-    assert not [*Path(os.environ.get("TMPDIR", "/tmp")).glob("bridge-run-*/show.py")]
+    assert not [*(tmp_path / "tmp").glob("bridge-run-*")]
 
 
 def test_one_that_never_begins_ends_with_126(tmp_path):
@@ -76,9 +86,55 @@ def test_a_program_that_began_and_failed_runs_once(tmp_path):
     assert (done.returncode, tries(tmp_path)) == (1, 1)
 
 
+def test_a_program_that_removes_temporary_files_and_fails_runs_once(tmp_path):
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\necho ran\nrm -rf "$TMPDIR"/*\nexit 1\n')
+    program.chmod(0o755)
+    done = bridge_run(tmp_path, "--", str(program), fails=0)
+    assert (done.returncode, tries(tmp_path)) == (1, 1), done.stderr
+    assert done.stdout.count("ran") == 1
+
+
+def test_a_program_that_cannot_be_executed_is_said_in_a_line_and_leaves_no_report(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/nosuch/interpreter\n")
+    program.chmod(0o755)
+    done = bridge_run(tmp_path, "--", str(program), fails=0)
+    assert (done.returncode, tries(tmp_path)) == (126, 1), done.stderr
+    assert done.stderr.count("cannot be executed") == 1
+    assert f"{program}: cannot be executed: No such file or directory" in done.stderr
+    assert "the program ended" not in done.stderr
+    assert not [*tmp_path.glob("*.nsys-rep")]
+
+
 def test_a_signal_before_the_program_begins_is_no_reason_to_try_again(tmp_path):
     done = bridge_run(tmp_path, "show.py", "1", fails=99, status=130)
     assert (done.returncode, tries(tmp_path)) == (130, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("tried", [0, 1])
+def test_a_signal_while_nsys_starts_ends_the_launch(tmp_path, tried, number):
+    """nsys ends with 1 then, as if it had failed."""
+    starting = """
+    n=$(cat tries 2>/dev/null || echo 0); echo $((n + 1)) > tries
+    if [ $n -lt {tried} ]; then exit 1; fi
+    trap 'exit 1' TERM INT HUP
+    echo starting
+    for _ in $(seq 100); do sleep 0.05; done
+    """
+    install(tmp_path, "nsys", "2022.4", starting.format(tried=tried))
+    (tmp_path / "show.py").write_text(SHOW)
+    command = [*COMMAND, "show.py", "7"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environ(tmp_path), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:  # fmt: skip
+        assert run.stdout.readline() == "starting\n"
+        run.send_signal(number)
+        _, err = run.communicate(timeout=30)
+    assert (run.returncode, tries(tmp_path)) == (128 + number, tried + 1), err
+    assert f"{number.name} came before nsys had started the program" in err
+    assert not [*(tmp_path / "tmp").glob("bridge-run-*")]
 
 
 def test_without_a_starter_for_the_machine_it_runs_as_it_is(monkeypatch):
@@ -120,7 +176,7 @@ def test_a_script_without_a_format_is_one_of_the_shell(tmp_path):
     assert done.stdout == "a b c\n"
     command[2] = str(tmp_path / "none")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (126, "bridge run: the program cannot be executed\n")
+    assert (done.returncode, done.stderr) == (126, "")
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

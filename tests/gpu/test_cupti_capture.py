@@ -17,6 +17,7 @@ import pytest
 from cuda_stand_in import KIT, StandIn
 
 import bridge
+from bridge.capture.cupti.export import write_report
 
 pytestmark = pytest.mark.slow
 PROGRAM = KIT / "program.py"
@@ -33,6 +34,7 @@ sys.path.insert(0, {kit!r})
 how, sys.argv = sys.argv[1], ["steps.py"]
 import program
 import bridge
+from bridge.capture.cupti.export import write_report
 program.options = program._options()
 gpu = program.gpu = program.Gpu(program.options.code)
 begun = time.monotonic()
@@ -349,6 +351,7 @@ for rank in "01":
 def test_other_profilers_run_where_cupti_refuses(variable, stand_in, tmp_path):
     program = """
 import bridge
+from bridge.capture.cupti.export import write_report
 from bridge.compat.raf.utils import profiler
 profiler.start()
 with bridge.nvtx_op("work"):
@@ -429,6 +432,7 @@ print(marks["name"].tolist(), marks["json"].tolist(), marks["domain_name"].tolis
 def test_a_session_on_a_gpu_that_cannot_be_recorded(stand_in, tmp_path):
     program = """
 import bridge
+from bridge.capture.cupti.export import write_report
 from bridge.capture.tool import CaptureError
 with bridge.profile(device="auto") as session, bridge.nvtx_op("work"):
     pass
@@ -488,3 +492,76 @@ print(json.dumps({{"records": collector.record_count, "seconds": time.perf_count
     assert found["records"] >= 0.9 * 30 * launches  # buffers run out where the machine is busy
     assert found["peak"] < 900 << 20
     assert found["own"] / found["records"] < 1e-6, "the program's own thread"
+
+
+USES_GPU = """
+import atexit, ctypes, os, sys, threading
+from pathlib import Path
+from bridge.capture.cupti.capture import Capture
+capture = Capture(Path("spools"))
+capture.start()
+
+def use_gpu():
+    cuda = ctypes.CDLL({library!r})
+    context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    cuda.cuModuleLoadData(ctypes.byref(module), b"")
+    cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k")
+    for _ in range(3):
+        cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+"""
+NO_MORE_THREADS = """
+def refuse(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+def at_end():  # as Python 3.12
+    threading.Thread.start = refuse
+atexit.register(at_end)
+"""
+
+
+def kernels_of(stand_in: StandIn, folder: Path, program: str, **variables: str) -> tuple[int, str]:
+    """Run a program that makes spools; return how many kernels they have, and what it said."""
+    text = USES_GPU.format(library=str(stand_in.library)) + program
+    (folder / "program.py").write_text(text, encoding="utf-8")
+    said = stand_in.run(folder, "program.py", **variables).stderr
+    write_report(folder / "spools", folder / "run.sqlite")
+    return len(rows(folder / "run.sqlite", "SELECT 1 FROM CUPTI_ACTIVITY_KIND_KERNEL")), said
+
+
+@pytest.mark.parametrize("who", ["use_gpu()", "os.fork() or use_gpu()"])
+def test_the_end_of_a_program_needs_no_new_thread(who, stand_in, tmp_path):
+    """Python 3.12 starts none then, neither in the program nor in a child that has just begun to use the GPU."""
+    program = f"{NO_MORE_THREADS}{who}\n"
+    if "fork" in who:
+        program += "os.wait() if os.getpid() == own else None\n"
+        program = "own = os.getpid()\n" + program
+    assert kernels_of(stand_in, tmp_path, program) == (3, "")
+
+
+def test_a_pause_waits_for_as_long_as_the_gpu_works(stand_in, tmp_path):
+    """The limit of a wait is for the end of a program alone."""
+    program = """
+import time
+from bridge.capture.cupti import collector, driver
+collector.EXIT_S = 0.2
+wait = driver.wait
+def slow(contexts):
+    time.sleep(1)
+    wait(contexts)
+driver.wait = slow
+use_gpu()
+capture.pause()
+driver.wait = wait
+"""
+    assert kernels_of(stand_in, tmp_path, program) == (3, "")
+
+
+def test_a_capture_that_has_stopped_leaves_no_thread(stand_in, tmp_path):
+    program = (
+        "use_gpu()\ncapture.stop()\nassert threading.active_count() == 1, threading.enumerate()\n"
+    )
+    assert kernels_of(stand_in, tmp_path, program) == (3, "")
+    unused = USES_GPU.format(library=str(stand_in.library)) + program
+    (tmp_path / "unused.py").write_text(unused.replace("\nuse_gpu()", ""), encoding="utf-8")
+    stand_in.run(tmp_path, "unused.py")

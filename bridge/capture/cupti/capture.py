@@ -96,7 +96,7 @@ class Capture:
     def pause(self) -> None:
         """Record no activities until `resume`."""
         if self.collector is not None:
-            self.collector.wait()
+            self.collector.wait(at_end=False)
             self.collector.pause()
 
     def resume(self) -> None:
@@ -112,8 +112,10 @@ class Capture:
         atexit.unregister(self.stop)
         _running.remove(self)
         self._restore()
-        collector.wait()
-        collector.stop()
+        try:
+            collector.wait(at_end=True)
+        finally:
+            collector.stop()
 
     def __enter__(self) -> Self:
         self.start()

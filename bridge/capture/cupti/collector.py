@@ -43,12 +43,26 @@ NAMED = (records.KERNEL, records.DEVICE)  # kinds whose records point to a name
 LASTING = (records.DEVICE, records.CONTEXT)  # written once per device and context: never paused
 
 
-def _ends(function: Callable[[], object]) -> bool:
-    """Return whether a function ends within `EXIT_S`; if not, it goes on in a thread that nobody waits for."""
-    thread = Thread(target=function, name="bridge CUPTI wait", daemon=True)
-    thread.start()
-    thread.join(EXIT_S)
-    return not thread.is_alive()
+class _Helper(Thread):
+    """A thread that runs one function later on: from Python 3.12 on none can be started when the program ends."""
+
+    def __init__(self) -> None:
+        super().__init__(name="bridge CUPTI wait", daemon=True)
+        self._given = Event()
+        self._function: Callable[[], object] | None = None
+        self.start()
+
+    def run(self) -> None:
+        self._given.wait()
+        if self._function is not None:
+            self._function()
+
+    def ends(self, function: Callable[[], object] | None) -> bool:
+        """Return whether a function ends within `EXIT_S`; if not, it goes on and nobody waits for it."""
+        self._function = function
+        self._given.set()
+        self.join(EXIT_S)
+        return not self.is_alive()
 
 
 class Collector:
@@ -80,6 +94,7 @@ class Collector:
         self._call_names: set[tuple[int, int]] = set()
         self._decoder = records.Decoder(self.library)
         self._thread: Thread | None = None
+        self._helpers: list[_Helper] = []  # one for each wait at the end
         self._spool: Spool | None = None
 
     def start(self) -> None:
@@ -93,6 +108,7 @@ class Collector:
             for event in RESOURCE_EVENTS:
                 library.call("cuptiEnableCallback", 1, self._subscriber, RESOURCE, event)
             self._begin()
+            self._start_threads(self._decode)
             self._enable(self.kinds)
         except BaseException:
             self._abandon()
@@ -102,12 +118,20 @@ class Collector:
         self._used_gpu_before = loaded is not None and driver.has_active_context(loaded)
 
     def _begin(self) -> None:
-        """Create the spool and the thread, in this process or in a forked child."""
+        """Create the spool, in this process or in a forked child."""
         self._spool = self._make_spool()
         self._spool.begin(self.library.version, str(self.library.path))
         self._spool.note({"clocks": [self.clock_pair()]})
-        self._thread = Thread(target=self._decode, name="bridge CUPTI", daemon=True)
+
+    def _start_threads(self, target: Callable[[], object]) -> None:
+        """Start the thread that decodes, and those that are needed at the end."""
+        self._helpers = [_Helper(), _Helper()]  # `wait` and `stop`
+        self._thread = Thread(target=target, name="bridge CUPTI", daemon=True)
         self._thread.start()
+
+    def _ends(self, function: Callable[[], object]) -> bool:
+        """Have a helper run a function; return whether it ends within `EXIT_S`."""
+        return self._helpers.pop().ends(function)
 
     def resume(self) -> None:
         """Record; raises CuptiError if kernels cannot be recorded. Other kinds that are refused are noted."""
@@ -141,20 +165,27 @@ class Collector:
         with suppress(CuptiError):
             self.library.call("cuptiActivityFlushAll", ctypes.c_uint32(FORCED))
 
-    def wait(self) -> None:
-        """Wait for what the program has launched, `EXIT_S` at most: CUPTI hands over finished activities only."""
-        if not self._is_dead and (self._used_gpu_before or self._callbacks.contexts):
-            current = driver.current_context()
-            contexts = {*self._callbacks.contexts, *([current] if current else ())}
-            if not _ends(lambda: driver.wait(contexts)):
-                self._note_limit("the GPU was still at work")
+    def wait(self, *, at_end: bool) -> None:
+        """Wait for what the program has launched: CUPTI hands over finished activities only.
+
+        ``at_end``: the program ends, which a wait of more than `EXIT_S` must not prevent.
+        """
+        if self._is_dead or not (self._used_gpu_before or self._callbacks.contexts):
+            return
+        current = driver.current_context()
+        contexts = {*self._callbacks.contexts, *([current] if current else ())}
+        if not at_end:
+            driver.wait(contexts)
+        elif not self._ends(lambda: driver.wait(contexts)):
+            self._note_limit("the GPU was still at work")
 
     def stop(self) -> None:
         """Stop, and write what was recorded."""
         if not self.revive():
+            self._end_helpers()
             self._ended.set()
             return
-        if not _ends(self._hand_over):
+        if not self._ends(self._hand_over):
             self._note_limit("CUPTI did not hand over its last records")
             self._end_thread()
         elif self._end_thread():
@@ -184,7 +215,8 @@ class Collector:
             self._spool.remove()
 
     def _end_thread(self) -> bool:
-        """End the thread that decodes; return whether it has ended in time."""
+        """End the thread that decodes, and helpers without work; return whether it has ended in time."""
+        self._end_helpers()
         self._ended.set()
         if self._thread is None:
             return True
@@ -192,6 +224,10 @@ class Collector:
         if self._thread.is_alive():
             self._note_limit("records were still being written")
         return not self._thread.is_alive()
+
+    def _end_helpers(self) -> None:
+        while self._helpers:
+            self._helpers.pop().ends(None)
 
     def _set_flush_period(self, milliseconds: int) -> None:
         with suppress(CuptiError, AttributeError):
@@ -212,7 +248,7 @@ class Collector:
         self._is_dead = True
         self._reset()
         if not self._parent_used_gpu:
-            Thread(target=self._watch, name="bridge CUPTI watch", daemon=True).start()
+            self._start_threads(self._watch)
 
     def revive(self) -> bool:
         """Record what a forked child does on the GPU, if it has begun to; return whether that is so."""
@@ -223,8 +259,11 @@ class Collector:
         return not self._is_dead
 
     def _watch(self) -> None:
+        """Decode in a forked child once it uses the GPU; `stop` too may find that it does."""
         while not (self._ended.wait(WATCH_S) or self.revive()):
             pass
+        if not self._is_dead:
+            self._decode()
 
     def clock_pair(self) -> tuple[int, int, int, int]:
         """Return CUPTI's, the monotonic and the epoch time of one moment, and how far apart they may be, ns."""

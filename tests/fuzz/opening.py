@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 import bridge
-from bridge.cli import _harmless
 from bridge.cli import diff as budgets
+from bridge.cli.terminal import harmless
 from bridge.join import options
 from bridge.knowledge import kernels
 from bridge.render import document
@@ -99,4 +99,4 @@ def said(read: Callable[[T], U], what: T) -> U:
     try:
         return read(what)
     except ValueError as error:
-        raise ReportError(_harmless(str(error))) from error
+        raise ReportError(harmless(str(error))) from error

@@ -42,7 +42,7 @@ def run(folder: Path, program: str, begin: str = "") -> list[str]:
     file = folder / "program.py"
     file.write_text(head + begin + "import bridge\n" + BURST + dedent(program))
     done = subprocess.run(
-        [sys.executable, "-W", "error", file],
+        [sys.executable, "-u", "-W", "error", file],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": PATH, "BRIDGE_SIDECAR": str(folder)},
         capture_output=True,

@@ -12,8 +12,8 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
-from importers.nsys import schema
-from importers.nsys.export import Strings, write_export
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.export import Strings, write_export
 
 LAYERS = 48
 OPS = [f"aten::{n}" for n in "linear layer_norm softmax gelu add bmm dropout copy_".split()]

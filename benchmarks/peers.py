@@ -28,7 +28,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from importers.nsys import schema
+from bridge.importers.nsys import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 RENAMED = "2023"  # the year in which the reports of nsys stats got other names

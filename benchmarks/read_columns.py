@@ -10,7 +10,7 @@ from pathlib import Path
 
 import adbc_driver_sqlite.dbapi as adbc
 
-from importers.nsys import schema
+from bridge.importers.nsys import schema
 
 COLUMNS = {
     "kernels": "start end device stream correlation process full_name name",

@@ -14,7 +14,7 @@ from bridge.analyze.compare import NOISE, Comparison, compare
 from bridge.analyze.compare import gates as growth
 from bridge.analyze.compare.gates import Budget, Verdict
 from bridge.analyze.compare.overall import Overall
-from bridge.analyze.metrics import no_timeline
+from bridge.analyze.core import no_timeline
 from bridge.analyze.tables.breakdown import by_op
 from bridge.report import IN_NOTEBOOK, Report, load
 
@@ -96,7 +96,7 @@ def diff(before: ReportOrPath, after: ReportOrPath, by: str = "op", **options: A
     """Compare two reports: files, or results of `bridge.load`.
 
     ``by`` is the kind of rows: "op", "op-kernel" or dimensions with commas; ``options`` are the
-    fields ``kernel_names`` and ``noise`` of `Diff`. Raises `importers.ReportError`, and ValueError
+    fields ``kernel_names`` and ``noise`` of `Diff`. Raises `bridge.importers.ReportError`, and ValueError
     at first use if the reports cannot be compared.
     """
     report, other = (side if isinstance(side, Report) else load(side) for side in (before, after))

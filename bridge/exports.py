@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bridge.analyze import dialects
-from bridge.analyze.advice import advise
+from bridge.analyze.checks.advice import advise
+from bridge.analyze.checks.quality import quality as quality_of
+from bridge.analyze.checks.summary import Summary
 from bridge.analyze.compare import compare
-from bridge.analyze.dialects import NATIVE
-from bridge.analyze.dialects.torch import torch
-from bridge.analyze.metrics import no_timeline
-from bridge.analyze.overview import comparison, overview, states
-from bridge.analyze.quality import quality as quality_of
-from bridge.analyze.ranks import Ranks
-from bridge.analyze.summary import Summary
-from bridge.analyze.timeline import WHOLE, Selection, Timeline, common_duration, filter_ranks
+from bridge.analyze.core import no_timeline
+from bridge.analyze.draw import dialects
+from bridge.analyze.draw.dialects import NATIVE
+from bridge.analyze.draw.dialects.torch import torch
+from bridge.analyze.draw.overview import comparison, overview, states
+from bridge.analyze.draw.timeline import WHOLE, Selection, Timeline, common_duration, filter_ranks
+from bridge.analyze.run.ranks import Ranks
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.abbreviations import abbreviations
 from bridge.output import check, compressed, file_name, whole, write
@@ -26,8 +28,6 @@ from bridge.render import summary as summary_texts
 from bridge.render.chrome import RENDERERS, chrome
 from bridge.render.page import page as html
 from bridge.render.pftrace import pftrace
-from importers import frames
-from importers.capture import Capture
 
 SIDES = 2  # the maximum number of reports on a page
 

@@ -1,6 +1,6 @@
 """The distribution: its version, and its package `importers`, which a user's may shadow.
 
-The folder of a script comes first on the path, so `import importers` may mean the user's package.
+The folder of a script comes first on the path, so `from bridge import importers` may mean the user's package.
 Ours is then imported separately and is reachable only through our own modules; the user's name does
 not change.
 """
@@ -23,7 +23,7 @@ IMPORTERS = "importers"
 class UserError(Exception):
     """An error whose message is for the user: what is wrong, with which file, and what to do.
 
-    The command line prints the message and exits with ``status``. `importers.errors.ReportError` is
+    The command line prints the message and exits with ``status``. `bridge.importers.errors.ReportError` is
     its twin in the package of importers, which does not know this one.
     """
 
@@ -32,7 +32,7 @@ class UserError(Exception):
 
 @contextmanager
 def importers_are_ours() -> Iterator[None]:
-    """Make `import importers` mean our package within the block."""
+    """Make `from bridge import importers` mean our package within the block."""
     from importlib.util import find_spec  # keeps `import bridge` light
     from pathlib import Path
 

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 import pandas as pd
 
-import importers
-from bridge.analyze import validity
-from bridge.analyze.catalog.host import SOURCE_DETAILS
-from bridge.analyze.catalog.ranges import MARK_STEPS
-from bridge.analyze.metrics import no_timeline
-from bridge.analyze.ranks import Ranks
+from bridge import importers
+from bridge.analyze.core import no_timeline, validity
+from bridge.analyze.core.catalog.host import SOURCE_DETAILS
+from bridge.analyze.core.catalog.lookup import SAMPLE_DETAILS, layout, nothing
+from bridge.analyze.core.catalog.ranges import MARK_STEPS
+from bridge.analyze.core.totals import Totals, graph_totals, totals
+from bridge.analyze.run.ranks import Ranks
+from bridge.analyze.tables.build import table
 from bridge.analyze.tables.request import TableOptions, TableRequest
-from bridge.analyze.tables.table import table
-from bridge.analyze.tables.views import SAMPLE_DETAILS, layout, nothing
-from bridge.analyze.totals import Totals, graph_totals, totals
+from bridge.importers.capture import Capture
+from bridge.importers.errors import ReportError
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
 from bridge.join.attribution import REASONS, RULES
@@ -29,17 +30,15 @@ from bridge.join.options import AttributionOptions, Rule
 from bridge.join.options import rules as op_rules
 from bridge.knowledge.kernels import Rules
 from bridge.knowledge.kernels import rules as kernel_rules
-from importers.capture import Capture
-from importers.errors import ReportError
 
 if TYPE_CHECKING:
-    from bridge.analyze.advice import AdviceReport
-    from bridge.analyze.cycles import ActiveCycles
-    from bridge.analyze.gpu_use import Use
-    from bridge.analyze.quality import Quality
-    from bridge.analyze.summary import Summary
-    from bridge.analyze.tables.average_rows import Averages
-    from bridge.analyze.timeline import Selection, Timeline
+    from bridge.analyze.checks.advice import AdviceReport
+    from bridge.analyze.checks.quality import Quality
+    from bridge.analyze.checks.summary import Summary
+    from bridge.analyze.core.cycles import ActiveCycles
+    from bridge.analyze.draw.dialects.average_rows import Averages
+    from bridge.analyze.draw.timeline import Selection, Timeline
+    from bridge.analyze.run.gpu_use import Use
     from bridge.exports import TraceOptions
     from bridge.render.notebook import Picture, ShownTable
 
@@ -179,7 +178,7 @@ class Report:
         ranges of a name or op (with ``*`` and ``?``) were open in the event's process. Raises
         ValueError with a message for the user if there is no such step or range.
         """
-        from bridge.analyze import time_range  # most tables are of the whole report
+        from bridge.analyze.core import time_range  # most tables are of the whole report
 
         attributed = self.attributed
         if first_ns is not None or last_ns is not None:
@@ -203,7 +202,7 @@ class Report:
 
         See docs/averages.md.
         """
-        from bridge.analyze.tables.averages import averages  # tables do not need it
+        from bridge.analyze.draw.dialects.averages import averages  # tables do not need it
 
         no_timeline.refuse(self.capture, "averages of calls")
         return averages(
@@ -220,7 +219,7 @@ class Report:
         listed ceiling as a fraction of the run, 1 % by default. Raises ValueError with a message
         for the user for an unknown name.
         """
-        from bridge.analyze import advice  # tables do not need it
+        from bridge.analyze.checks import advice  # tables do not need it
         from bridge.render import notebook
 
         advised = advice.advise(
@@ -233,7 +232,7 @@ class Report:
     @cached_property
     def summary(self) -> Summary:
         """The facts that a user needs first: use of the GPUs, iterations, largest ops, advice."""
-        from bridge.analyze.summary import Summary  # tables do not need it
+        from bridge.analyze.checks.summary import Summary  # tables do not need it
         from bridge.render.notebook import ShownSummary
 
         return ShownSummary.of_summary(Summary.of(self.attributed))
@@ -241,21 +240,21 @@ class Report:
     @cached_property
     def use(self) -> Use:
         """The use of the GPUs: how busy each was, and the causes of their idle time."""
-        from bridge.analyze.gpu_use import Use  # few tables need it
+        from bridge.analyze.run.gpu_use import Use  # few tables need it
 
         return Use.of(self.attributed)
 
     @cached_property
     def cycles(self) -> ActiveCycles | None:
         """The active cycles of a session, if the report holds other steps, too."""
-        from bridge.analyze.cycles import ActiveCycles  # exports do not need it
+        from bridge.analyze.core.cycles import ActiveCycles  # exports do not need it
 
         return ActiveCycles.of(self.attributed)
 
     @cached_property
     def quality(self) -> Quality:
         """The trustworthiness of the capture, 0 to 100, and the reasons: see docs/doctor.md."""
-        from bridge.analyze.quality import quality  # tables do not need it
+        from bridge.analyze.checks.quality import quality  # tables do not need it
         from bridge.render.notebook import ShownQuality
 
         return ShownQuality.of(quality(self.attributed))
@@ -288,7 +287,7 @@ class Report:
         Notebooks show it as HTML, a prompt as text. Ops of numbered steps are one row, as in
         ``bridge report``. ``top`` is the number of rows. Raises ValueError as `by` does.
         """
-        from bridge.analyze.folding import Folded, moved  # only people need them
+        from bridge.analyze.core.folding import Folded, moved  # only people need them
         from bridge.render.notebook import ShownTable
         from bridge.render.table import accounting_line, graphs_line
 
@@ -321,7 +320,7 @@ class Report:
 
         if needed := plot.missing():
             raise ImportError(needed)
-        from bridge.analyze.plots import PARTS, breakdown
+        from bridge.analyze.draw.plots import PARTS, breakdown
         from bridge.render.plot import charts, page
 
         if not self.totals["gpu_ns"]:
@@ -370,7 +369,7 @@ class Report:
     ) -> list[Path]:
         """Write a trace per process for TensorBoard: see `bridge.exports.tensorboard`."""
         from bridge import exports
-        from bridge.analyze.timeline import Selection
+        from bridge.analyze.draw.timeline import Selection
 
         return exports.tensorboard(
             self.attributed, folder, selection=selection or Selection(), force=force
@@ -414,7 +413,7 @@ def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     guesses ops for threads without ranges; ``backward_under`` ("caller" or "forward") is the range
     that PyTorch's backward work is under; ``steps`` names the ranges that are steps; ``rank_from``
     is a regular expression that finds the rank in the path of a file. Raises
-    `importers.ReportError`, whose message is one line for the user.
+    `bridge.importers.ReportError`, whose message is one line for the user.
     """
     details = {importers.EVERY, *SOURCE_DETAILS, *SAMPLE_DETAILS}
     return join(importers.load(*paths, details=details), attribution_options(**options))

@@ -6,9 +6,9 @@ python docs/columns.py
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.analyze.catalog import ON_HOST, TABLES, VIEWS, TableColumns, View
-from bridge.analyze.catalog.column import WHOLES
-from bridge.analyze.catalog.dimensions import DIMENSIONS, Dimension
+from bridge.analyze.core.catalog import ON_HOST, TABLES, VIEWS, TableColumns, View
+from bridge.analyze.core.catalog.column import WHOLES
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS, Dimension
 
 PAGE = Path(__file__).with_suffix(".md")
 REPORT = PAGE.with_name(

@@ -75,7 +75,7 @@ REFERENCE = Path(__file__).parent / "reference"  # what it shows is public
 ENTRY = re.compile(r"^::: ([\w.]+)\n((?:    .*\n)*)", re.MULTILINE)
 HEADING = re.compile(r"^ +heading: ([\w.]+)$", re.MULTILINE)
 MEMBERS = re.compile(r"^ +members: \[([^\]]*)\]", re.MULTILINE)
-OTHERS = ("bridge.__version__", "importers.EVERY", "importers.ReportError")
+OTHERS = ("bridge.__version__", "bridge.importers.EVERY", "bridge.importers.ReportError")
 # Classes that programs call; functions return objects of the others.
 CONSTRUCTED = ("bridge.Domain",)
 SPECIAL = {"__call__", "__enter__"}

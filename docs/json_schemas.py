@@ -11,26 +11,26 @@ from dataclasses import fields, is_dataclass
 from itertools import takewhile
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from bridge.analyze.advice.places import Place
-from bridge.analyze.catalog import TABLES, VIEWS, TableColumns, describe
-from bridge.analyze.catalog.column import (
+from bridge.analyze.checks.advice.places import Place
+from bridge.analyze.checks.summary import FirstAdvice, Iteration, OpTime
+from bridge.analyze.checks.why import Why
+from bridge.analyze.compare.gates import Verdict
+from bridge.analyze.compare.overall import Change
+from bridge.analyze.core.catalog import TABLES, VIEWS, TableColumns, describe
+from bridge.analyze.core.catalog.column import (
     NAMES,
     Column,
 )
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.catalog.memory import MEMORY
-from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES
-from bridge.analyze.compare.gates import Verdict
-from bridge.analyze.compare.overall import Change
-from bridge.analyze.gpu_use import GpuUse, IdleCause
-from bridge.analyze.summary import FirstAdvice, Iteration, OpTime
-from bridge.analyze.tables.views import (
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import (
     ACTIVITY_DIMENSIONS,
     CALL_DIMENSIONS,
     columns_are_chosen,
     labels_of,
 )
-from bridge.analyze.why import Why
+from bridge.analyze.core.catalog.memory import MEMORY
+from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.run.gpu_use import GpuUse, IdleCause
 from bridge.capture.doctor import Finding
 
 Schema = dict[str, Any]

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from importers.capture import Capture, Facts, concat
-from importers.column_files import is_columnar
-from importers.errors import NoSuchReport, NotAReport, ReportError
-from importers.formats import read
-from importers.nsys.tables import EVERY, ONLY, SIDES, Details, requested_side
-from importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
-from importers.sides import of_side
+from bridge.importers.capture import Capture, Facts, concat
+from bridge.importers.column_files import is_columnar
+from bridge.importers.errors import NoSuchReport, NotAReport, ReportError
+from bridge.importers.formats import read
+from bridge.importers.nsys.tables import EVERY, ONLY, SIDES, Details, requested_side
+from bridge.importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
+from bridge.importers.sides import of_side
 
 __all__ = ["EVERY", "ONLY", "SIDES", "Capture", "Facts", "ReportError", "load"]
 

@@ -1,6 +1,6 @@
 """Read columns of the tables of a columnar export into NumPy arrays and `Texts`.
 
-The counterpart of `importers.sqlite_columns`: a `Query` gives the same columns, whether its table is
+The counterpart of `bridge.importers.sqlite_columns`: a `Query` gives the same columns, whether its table is
 in SQLite, Arrow or Parquet.
 """
 
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from importers.column_files import Batch, Present, TableFile, damaged, open_tables
-from importers.sqlite_columns import THREADS, Columns, texts_of_numbers
-from importers.sqlite_query import Query, Value
-from importers.texts import Ints, Texts
+from bridge.importers.column_files import Batch, Present, TableFile, damaged, open_tables
+from bridge.importers.sqlite_columns import THREADS, Columns, texts_of_numbers
+from bridge.importers.sqlite_query import Query, Value
+from bridge.importers.texts import Ints, Texts
 
 Flags = NDArray[np.bool_]
 

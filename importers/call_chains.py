@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from importers import frames
-from importers.frames import MISSING
-from importers.texts import Ints
+from bridge.importers import frames
+from bridge.importers.frames import MISSING
+from bridge.importers.texts import Ints
 
 NODES = ("parent", "function", "file", "line", "python")
 SAMPLES = ("time", "thread", "process", "chain", "report")

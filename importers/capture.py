@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import call_chains, frames
-from importers.call_chains import CallChains
-from importers.errors import NotAReport, ReportError
-from importers.ncu.metrics import Metrics
-from importers.ncu.metrics import concat as concat_metrics
-from importers.texts import Ints, Texts
+from bridge.importers import call_chains, frames
+from bridge.importers.call_chains import CallChains
+from bridge.importers.errors import NotAReport, ReportError
+from bridge.importers.ncu.metrics import Metrics
+from bridge.importers.ncu.metrics import concat as concat_metrics
+from bridge.importers.texts import Ints, Texts
 
 NSIGHT_COMPUTE = "Nsight Compute"
 UNREAD = "events of a device that are not read"  # their number in `Facts.beside`

@@ -18,7 +18,7 @@ import numpy as np
 from nanoarrow.ipc import StreamWriter
 from numpy.typing import NDArray
 
-from importers.arrow_messages import (
+from bridge.importers.arrow_messages import (
     TABLE_NAME,
     TRUNCATED,
     DamagedStream,
@@ -30,9 +30,9 @@ from importers.arrow_messages import (
     schema,
     streams_of,
 )
-from importers.errors import NotAReport
-from importers.sqlite_columns import batches
-from importers.texts import Ints
+from bridge.importers.errors import NotAReport
+from bridge.importers.sqlite_columns import batches
+from bridge.importers.texts import Ints
 
 ARROW, PARQUET = ".arrow", ".parquet"
 SUFFIXES = (ARROW, PARQUET)

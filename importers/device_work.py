@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from importers import frames
+from bridge.importers import frames
 
 LEAST_NS = 10_000  # of work in all
 LEAST_SHARE = 0.01  # of the run

@@ -11,12 +11,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from importers.arrow_messages import is_arrow
-from importers.capture import Capture, check_durations, timed_frames
-from importers.errors import ExportFailed, NotAReport
-from importers.nsys import export
-from importers.nsys.read import read as read_nsys
-from importers.nsys.tables import JSON, Details, has_detail
+from bridge.importers.arrow_messages import is_arrow
+from bridge.importers.capture import Capture, check_durations, timed_frames
+from bridge.importers.errors import ExportFailed, NotAReport
+from bridge.importers.nsys import export
+from bridge.importers.nsys.read import read as read_nsys
+from bridge.importers.nsys.tables import JSON, Details, has_detail
 
 SQLITE = b"SQLite format 3\0"
 Reader = tuple[
@@ -38,7 +38,7 @@ def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
 
 
 def load_all_readers() -> None:
-    """Load every importer, for a program in which `import importers` will find another package."""
+    """Load every importer, for a program in which `from bridge import importers` will find another package."""
     _with_recordings()
     for reader in READERS:
         reader()
@@ -74,39 +74,39 @@ def _read_nsys(path: Path, details: Details) -> Capture:
 
 @cache
 def _with_recordings() -> AddRecordings:
-    from importers.recording.read import with_recordings
+    from bridge.importers.recording.read import with_recordings
 
     return with_recordings
 
 
 @cache
 def _recording_reader() -> Reader:
-    from importers.recording import read as report
-    from importers.recording.lines import is_recording
+    from bridge.importers.recording import read as report
+    from bridge.importers.recording.lines import is_recording
 
     return is_recording, lambda path, _: report.read(path)
 
 
 @cache
 def _snapshot_reader() -> Reader:
-    from importers.snapshot.file import is_snapshot
-    from importers.snapshot.read import read as load
+    from bridge.importers.snapshot.file import is_snapshot
+    from bridge.importers.snapshot.read import read as load
 
     return is_snapshot, lambda path, _: load(path)
 
 
 @cache
 def _trace_reader() -> Reader:
-    from importers.chrome.read import read as load
-    from importers.kineto.events import is_json
+    from bridge.importers.chrome.read import read as load
+    from bridge.importers.kineto.events import is_json
 
     return is_json, load
 
 
 @cache
 def _ncu_reader() -> Reader:
-    from importers.ncu.read import is_ncu
-    from importers.ncu.read import read as load
+    from bridge.importers.ncu.read import is_ncu
+    from bridge.importers.ncu.read import read as load
 
     return is_ncu, load
 

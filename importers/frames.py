@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from importers.texts import Ints
+from bridge.importers.texts import Ints
 
 MISSING = -1
 # Columns thread and process have the form of the globalTid of nsys: hardware and virtual machine

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from importers.column_files import files_of, size_of
+from bridge.importers.column_files import files_of, size_of
 
 PAGE = 4096  # bytes
 SAMPLES = 256  # pages

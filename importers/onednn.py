@@ -11,8 +11,8 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.errors import NotAReport, NothingRecorded
+from bridge.importers import frames
+from bridge.importers.errors import NotAReport, NothingRecorded
 
 # -- The fields of a line: by the template in the log, or those of versions without templates
 

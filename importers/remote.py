@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
 
-from importers.column_files import FOLDERS, SUFFIXES
-from importers.errors import ReportError
+from bridge.importers.column_files import FOLDERS, SUFFIXES
+from bridge.importers.errors import ReportError
 
 # -- The names of reports at URLs
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from importers import frames
-from importers.call_chains import CallChains
-from importers.capture import Capture
-from importers.errors import NothingRecorded
-from importers.ncu.metrics import Metrics
-from importers.nsys.tables import GPU_SIDE, HOST_SIDE
-from importers.texts import Texts
+from bridge.importers import frames
+from bridge.importers.call_chains import CallChains
+from bridge.importers.capture import Capture
+from bridge.importers.errors import NothingRecorded
+from bridge.importers.ncu.metrics import Metrics
+from bridge.importers.nsys.tables import GPU_SIDE, HOST_SIDE
+from bridge.importers.texts import Texts
 
 # The frames that describe one side, by the side that is read without them.
 LEFT_OUT: Mapping[str, tuple[str, ...]] = {

@@ -1,7 +1,7 @@
 """Read columns of an SQLite file into NumPy arrays and `Texts`, without a Python object per row.
 
 The file is opened read-only and immutable: nothing is ever written beside it. Tables are read from
-the pages of the file where `importers.sqlite_pages` knows all that is in them, otherwise through
+the pages of the file where `bridge.importers.sqlite_pages` knows all that is in them, otherwise through
 SQLite: large ones in rowid ranges by several threads, tables without row numbers whole.
 """
 
@@ -26,12 +26,12 @@ import numpy as np
 from nanoarrow.c_array import allocate_c_array
 from numpy.typing import NDArray
 
-from importers.errors import NotAReport
-from importers.sqlite_file import PageFile, Unreadable
-from importers.sqlite_pages import StoredTable, TablePages, TablesReader, pages_of
-from importers.sqlite_query import Query
-from importers.sqlite_sources import Source, Sources, quoted
-from importers.texts import Ints, Texts
+from bridge.importers.errors import NotAReport
+from bridge.importers.sqlite_file import PageFile, Unreadable
+from bridge.importers.sqlite_pages import StoredTable, TablePages, TablesReader, pages_of
+from bridge.importers.sqlite_query import Query
+from bridge.importers.sqlite_sources import Source, Sources, quoted
+from bridge.importers.texts import Ints, Texts
 
 # -- Arrow streams
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from importers.sqlite_file import (
+from bridge.importers.sqlite_file import (
     UTF8,
     Bytes,
     PageFile,
@@ -30,8 +30,8 @@ from importers.sqlite_file import (
     require,
     words_of,
 )
-from importers.sqlite_query import Value
-from importers.texts import MIX, Ints, Texts
+from bridge.importers.sqlite_query import Value
+from bridge.importers.texts import MIX, Ints, Texts
 
 # -- The tree of a table
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from importers import formats
-from importers.capture import Capture
+from bridge.importers import formats
+from bridge.importers.capture import Capture
 
 
 @contextmanager
 def reading_once(known: dict[Any, Capture] | None = None) -> Iterator[None]:
-    """Let `importers.load` read a file again only where it has changed, or other details are asked for.
+    """Let `bridge.importers.load` read a file again only where it has changed, or other details are asked for.
 
     What is `known` already, where it is given, is not read either.
     """
@@ -34,5 +34,5 @@ def reading_once(known: dict[Any, Capture] | None = None) -> Iterator[None]:
         return known[key]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("importers.read", reading)
+        patched.setattr("bridge.importers.read", reading)
         yield

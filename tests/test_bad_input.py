@@ -19,9 +19,9 @@ import pytest
 from command import COMMANDS, assert_refused, bridge, done, inside, listing, on
 from real_parts import NIGHT
 
-import importers
-from importers.nsys import export, schema
-from importers.sqlite_columns import BATCH_ROWS, Database
+from bridge import importers
+from bridge.importers.nsys import export, schema
+from bridge.importers.sqlite_columns import BATCH_ROWS, Database
 
 PAGE = 4096
 KERNELS, STRINGS, NVTX = schema.KERNELS.name, schema.STRINGS.name, schema.ANNOTATIONS.name

@@ -10,10 +10,10 @@ import pytest
 from command import assert_refused, bridge, done, listing
 
 from bridge.cli import completion
+from bridge.importers.column_files import FOLDERS
+from bridge.importers.identity import identity
+from bridge.importers.recording.read import has_candidates
 from bridge.scale.loading import expand_paths
-from importers.column_files import FOLDERS
-from importers.identity import identity
-from importers.recording.read import has_candidates
 
 
 @pytest.fixture(scope="module")

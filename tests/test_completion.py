@@ -17,7 +17,7 @@ import made_reports
 import pytest
 from command import done
 
-from bridge.analyze.advice import RULES
+from bridge.analyze.checks.advice import RULES
 from bridge.cli import completion
 
 CPU_S = 0.3  # of one completion
@@ -127,7 +127,7 @@ def test_completion_loads_no_pandas(place: Path) -> None:
     assert "nightly" in loaded.stdout
     names = {line.rpartition("|")[2].strip() for line in loaded.stderr.splitlines()}
     assert "click" in names
-    assert not names & {"pandas", "numpy", "sqlite_utils", "bridge.analyze.tables.table"}
+    assert not names & {"pandas", "numpy", "sqlite_utils", "bridge.analyze.tables.build"}
 
 
 def test_rules_are_those_of_advise() -> None:

@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 import real_parts
 
-import importers
-from bridge import store
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.timeline import timeline
+from bridge import importers, store
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.draw.timeline import timeline
 from bridge.cli import demo_report
+from bridge.importers.call_chains import CallChains
 from bridge.render.chrome import chrome
 from bridge.render.document import as_json
 from bridge.report import join
-from importers.call_chains import CallChains
 
 # On changes, of raw names only tables that show them: all others are of the same rows under either names.
 RAW = VIEWS if real_parts.NIGHT else ("op", "range", "phase")

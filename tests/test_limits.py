@@ -70,8 +70,8 @@ def test_a_large_trace_is_announced_with_what_is_in_it(path, folder, monkeypatch
 
 def test_the_largest_parts_of_a_timeline_come_first(path):
     import bridge
-    from bridge.analyze.dialects import draw
-    from bridge.analyze.timeline import WHOLE
+    from bridge.analyze.draw.dialects import draw
+    from bridge.analyze.draw.timeline import WHOLE
 
     timeline = draw(bridge.load(path).attributed, "native", WHOLE)
     largest = timeline.largest()

@@ -515,13 +515,13 @@ def test_a_reader_that_stops_is_no_failure_worth_a_word(report: Path) -> None:
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 WHILE_IT_TRACES = {
-    "reads": ("importers.sqlite_columns:Database.read", 1),
+    "reads": ("bridge.importers.sqlite_columns:Database.read", 1),
     "joins": ("bridge.join.attributed:attribute_with_phases", 1),
     "begins to write": ("bridge.exports:compressed", 1),
     "writes": ("bridge.render.text_columns:Micros.at", 2),
 }
 WHILE_IT_IMPORTS = {
-    "reads": ("importers.sqlite_columns:Database.read", 1),
+    "reads": ("bridge.importers.sqlite_columns:Database.read", 1),
     "begins to store": ("bridge.store.bulk:_append", 1),
     "stores": ("bridge.store.bulk:_append", 4),
     "stores the summaries": ("bridge.store.saving:_reports", 1),

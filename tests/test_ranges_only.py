@@ -16,9 +16,9 @@ from command import assert_refused, bridge, done
 from read_once import reading_once
 
 import bridge as public
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.tables.views import host_tables
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import host_tables
 
 ON_GPU = {name for name, view in VIEWS.items() if view.on_gpu}
 ON_DEVICE = "kernels copies fills graphs launches"

@@ -12,9 +12,9 @@ import made_reports
 import pytest
 from command import bridge, done, table_in, unwarned
 
-from bridge.analyze.devices import Devices
-from bridge.analyze.gpu_use import GpuUse, IdleCause, Use
-from bridge.analyze.summary import Iteration, Summary
+from bridge.analyze.checks.summary import Iteration, Summary
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.run.gpu_use import GpuUse, IdleCause, Use
 from bridge.render import summary as texts
 from bridge.report import load
 

@@ -6,9 +6,9 @@ import json
 import pytest
 from command import assert_misused, assert_refused, bridge
 
-from bridge.analyze.tracks import rank_of
+from bridge.analyze.draw.tracks import rank_of
 from bridge.cli import demo_report
-from importers.capture import Facts
+from bridge.importers.capture import Facts
 
 
 @pytest.fixture

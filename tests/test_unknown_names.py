@@ -18,10 +18,10 @@ from command import assert_misused, assert_refused, bridge, done
 from read_once import reading_once
 
 import bridge as library
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.compare.gates import Budget
-from bridge.analyze.tables.views import columns_of
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import columns_of
 from bridge.cli import main
 from bridge.cli.unknown_names import COMMANDS, OPTIONS
 from bridge.knowledge.suggestions import MOST_LISTED, near_names, unknown_name

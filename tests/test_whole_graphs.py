@@ -12,7 +12,7 @@ import pytest
 from command import bridge, done
 from made_reports import Made
 
-from bridge.analyze.totals import add_totals
+from bridge.analyze.core.totals import add_totals
 from bridge.render import units
 from bridge.render.table import graphs_line
 

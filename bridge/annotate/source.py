@@ -14,7 +14,7 @@ from typing import Any
 from bridge.annotate.emit import FOLDER_AT_START
 from bridge.annotate.label import Label, text
 
-OP_SOURCE = "source:"  # also in importers.nsys.stacks; then line:file, a tab and the op, a tab and the function
+OP_SOURCE = "source:"  # also in bridge.importers.nsys.stacks; then line:file, a tab and the op, a tab and the function
 MAX_PLACES = 4096  # ops, as names of categories are kept forever
 
 places: dict[Label, list[str]] = {}  # of each op the names of its categories

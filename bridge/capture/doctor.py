@@ -156,8 +156,8 @@ def run_self_test(nsys: Program) -> SelfTest:
 
 
 def _count_ranges(report: Path, backend: str) -> SelfTest:
-    import importers  # loads pandas, so only when there is a report
-    from importers.errors import NothingRecorded
+    from bridge import importers  # loads pandas, so only when there is a report
+    from bridge.importers.errors import NothingRecorded
 
     try:
         ranges = importers.load(report, details=False).ranges

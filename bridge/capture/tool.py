@@ -80,7 +80,7 @@ def search_path() -> str:
     """Return the entries of the PATH that are absolute.
 
     An empty or relative entry (``PATH=:/usr/bin``) stands for the working directory, where a file
-    may be called like a program. `importers.programs` is the twin of this function and the next one
+    may be called like a program. `bridge.importers.programs` is the twin of this function and the next one
     in the package of importers, which loads pandas.
     """
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)

@@ -87,8 +87,8 @@ class Commands(Group):
 
 def _failures() -> tuple[type[Exception], ...]:
     """Return the errors whose messages are for the user."""
+    from bridge.importers.errors import ReportError
     from bridge.package import UserError
-    from importers.errors import ReportError
 
     return (ReportError, UserError)
 
@@ -112,7 +112,7 @@ def _improve(error: click.ClickException, context: click.Context) -> None:
 
 def _text(error: Exception, context: click.Context) -> str:
     """Return the message of a failure; that of a file that does not exist names the reports like it."""
-    from importers.errors import NoSuchReport
+    from bridge.importers.errors import NoSuchReport
 
     if not isinstance(error, NoSuchReport):
         return str(error)

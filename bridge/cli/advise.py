@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.catalog.host import SOURCE_DETAILS
-from bridge.analyze.tables.views import ADVICE_DETAILS
+from bridge.analyze.core.catalog.host import SOURCE_DETAILS
+from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS
 from bridge.cli import completion, listing, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
@@ -19,7 +19,7 @@ from bridge.cli.outputs import Output
 from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
-    from bridge.analyze.advice import AdviceReport
+    from bridge.analyze.checks.advice import AdviceReport
     from bridge.report import Report
 
 FORMATS = ("text", "json", "md", "sarif")
@@ -117,7 +117,7 @@ def _diagnosis(report: Report) -> str:
 
 
 def _list() -> Listing:
-    from bridge.analyze.advice import RULES
+    from bridge.analyze.checks.advice import RULES
     from bridge.render import advice
 
     rows = [{"name": rule.name, "meaning": rule.when} for rule in RULES]

@@ -181,8 +181,7 @@ def _keep(values: list[Result], db: Path, name: str | None) -> None:
     """Write the runs to a recording, and store that."""
     from tempfile import TemporaryDirectory
 
-    import importers
-    from bridge import store
+    from bridge import importers, store
     from bridge.bench import recording
     from bridge.join.options import AttributionOptions
     from bridge.report import join

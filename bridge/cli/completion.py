@@ -13,7 +13,7 @@ REPORTS = (
     *(".sqlite", ".nsys-rep", ".qdrep", ".arrows", ".ncu-rep", ".jsonl", ".json", ".json.gz"),
     *(".pftrace", ".pickle"),
 )
-FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `importers.column_files`
+FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `bridge.importers.column_files`
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
@@ -41,8 +41,8 @@ def tables(
     _context: click.Context, _option: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Complete the name of a table, or the last of several dimensions."""
-    from bridge.analyze.catalog import VIEWS
-    from bridge.analyze.catalog.dimensions import DIMENSIONS
+    from bridge.analyze.core.catalog import VIEWS
+    from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 
     given, comma, start = incomplete.rpartition(",")
     known = {name: dimension.meaning for name, dimension in DIMENSIONS.items()}
@@ -73,8 +73,8 @@ def sort(context: click.Context, _option: click.Parameter, incomplete: str) -> l
 
 def _described(context: click.Context) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the columns of the table that was asked for, with their meanings, and its sets of columns."""
+    from bridge.analyze.core.catalog.lookup import columns_of
     from bridge.analyze.tables.request import ALL, DEFAULT
-    from bridge.analyze.tables.views import columns_of
 
     try:
         table = columns_of(context.params.get("by") or "op")

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from importers.frames import CALL_ID, CALL_ID_SHIFT
-from importers.nsys import schema
-from importers.nsys.export import Row, Strings, write_export
-from importers.nsys.stacks import OP_SOURCE
+from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.export import Row, Strings, write_export
+from bridge.importers.nsys.stacks import OP_SOURCE
 
 PROCESS = 4242 << 24
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.cli import completion, listing, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.listing import Listing
@@ -20,10 +20,10 @@ from bridge.cli.selection_options import LIST, RowOptions, TimeRange
 
 if TYPE_CHECKING:
     from bridge.analyze.compare.gates import Budget
+    from bridge.importers.remote import Location
     from bridge.join.options import AttributionOptions
     from bridge.render.diff import DiffView
     from bridge.report import Report
-    from importers.remote import Location
 
 
 # -- The two sides: report files, or runs of the store
@@ -58,7 +58,7 @@ class Side:
     def of(cls, text: str, db: Path) -> Side:
         """Read an argument: an existing file, else a run; a text that looks like a file or a URL is one."""
         if options.PROTOCOL in text:
-            from importers.remote import location
+            from bridge.importers.remote import location
 
             return cls(tuple(map(location, text.split(","))))
         paths = tuple(Path(part) for part in text.split(","))
@@ -219,8 +219,8 @@ def _named(reports: Sequence[str], db: Path) -> list[Side]:
 
 def _dimensions() -> Listing:
     """Return the list that ``--by list`` prints."""
-    from bridge.analyze.catalog import VIEWS
     from bridge.analyze.compare import COMPARABLE, OP_KERNEL
+    from bridge.analyze.core.catalog import VIEWS
 
     names = (OP_KERNEL, *COMPARABLE)
     rows = [
@@ -234,7 +234,7 @@ def _dimensions() -> Listing:
 
 def _columns(by: str, view: DiffView) -> Listing:
     """Return the list that ``--sort list`` and ``--filter list`` print."""
-    from bridge.analyze.catalog import TABLES, describe
+    from bridge.analyze.core.catalog import TABLES, describe
 
     known = TABLES["diff"].by_name
     columns = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import QUALITY_DETAILS
+from bridge.analyze.core.catalog.lookup import QUALITY_DETAILS
 from bridge.cli import options, outputs
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput
@@ -17,7 +17,7 @@ from bridge.cli.outputs import Output
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridge.analyze.quality import Quality
+    from bridge.analyze.checks.quality import Quality
     from bridge.capture.doctor import Finding, Machine
     from bridge.report import Report
 
@@ -58,7 +58,7 @@ def doctor(source: ReportInput, output: Output) -> None:
 
 def _check_capture(source: ReportInput, output: Output) -> None:
     """Print whether reports can be read, and the quality of the capture."""
-    from importers.errors import ExportFailed, ReportError
+    from bridge.importers.errors import ExportFailed, ReportError
 
     try:
         report = source.load(QUALITY_DETAILS)

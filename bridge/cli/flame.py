@@ -15,7 +15,7 @@ from bridge.cli.outputs import Output
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.analyze.calltree import CallTree
+    from bridge.analyze.core.calltree import CallTree
     from bridge.report import Report
 
 FORMATS = ("folded", "speedscope", "svg")
@@ -67,8 +67,8 @@ def flame(
     output.check(source.reports)
     form = _format(output)
     report = source.load(READ)
-    from bridge.analyze.calltree import calltree
-    from bridge.analyze.metrics import no_timeline
+    from bridge.analyze.core import no_timeline
+    from bridge.analyze.core.calltree import calltree
 
     weight = weight or ("gpu" if len(report.capture.activities) else "cpu")
     no_timeline.refuse(report.capture, f"{weight.upper()} time", fits=weight in no_timeline.WEIGHTS)
@@ -88,9 +88,9 @@ def flame(
 
 def _check_weight(tree: CallTree, report: Report, weight: str, *, has_all: bool) -> None:
     """Raise ReportError for a file without a stack; ``has_all`` is whether it holds the other weights too."""
-    from bridge.analyze.calltree import WEIGHTS
+    from bridge.analyze.core.calltree import WEIGHTS
+    from bridge.importers.errors import ReportError
     from bridge.render.flame import PROFILES
-    from importers.errors import ReportError
 
     others = [f"--weight {other}" for other in WEIGHTS if tree.weight(other).any()]
     if tree.weight(weight).any() or (has_all and others):

@@ -11,7 +11,7 @@ import click
 from bridge.cli import options
 
 if TYPE_CHECKING:
-    from bridge.analyze.flops import Costs
+    from bridge.analyze.cost.flops import Costs
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONVENTIONS = ("bridge", "torch", "flopcounter", "megengine", "module_stats", "pyprof")
@@ -58,7 +58,7 @@ def _read(
     given = (dtype, peak_tflops, peak_gbs, gpus)
     if convention == CONVENTIONS[0] and all(value is None for value in given):
         return None
-    from bridge.analyze.flops import Costs
+    from bridge.analyze.cost.flops import Costs
     from bridge.knowledge.hardware import read
 
     try:

@@ -34,10 +34,10 @@ def graph(source: ReportInput, output: Output) -> None:
     """
     output.check(source.reports)
     report = source.load({"json"})
-    from bridge.analyze.metrics import no_timeline
-    from bridge.analyze.op_graph import op_graph
+    from bridge.analyze.core import no_timeline
+    from bridge.analyze.draw.op_graph import op_graph
+    from bridge.importers.errors import ReportError
     from bridge.render.op_graph import WRITERS
-    from importers.errors import ReportError
 
     no_timeline.refuse(report.capture, "graph of ops")
     with doing("linking ops"):

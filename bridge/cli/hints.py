@@ -58,7 +58,7 @@ def _texts(value: Any) -> list[str]:
 def _without_credentials(text: str) -> str:
     if "://" not in text:
         return text
-    from importers.remote import Url
+    from bridge.importers.remote import Url
 
     return str(Url(text))
 

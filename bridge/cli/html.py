@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.catalog.host import SOURCE_DETAILS
-from bridge.analyze.tables.views import ADVICE_DETAILS, QUALITY_DETAILS
+from bridge.analyze.core.catalog.host import SOURCE_DETAILS
+from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, doing
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
-    from importers.remote import Location
+    from bridge.importers.remote import Location
 
 MOST = 2
 

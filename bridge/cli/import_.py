@@ -16,12 +16,12 @@ from bridge.cli.options import ReportInput, doing
 from bridge.cli.worker_options import Plan, WorkerOptions
 
 if TYPE_CHECKING:
+    from bridge.importers.remote import Location
     from bridge.join.options import AttributionOptions
     from bridge.report import Report
     from bridge.scale.combined import CombinedReport
     from bridge.scale.requests import PartRequest
     from bridge.store import Run, StoredReport
-    from importers.remote import Location
 
 
 # -- Reports that are in the store: recognized by their bytes and shown without reading them
@@ -85,7 +85,7 @@ def _run(
 ) -> Run | None:
     """Return the run of some files; None if there may be recordings beside them, or one cannot be read."""
     from bridge import store
-    from importers.recording.read import has_candidates
+    from bridge.importers.recording.read import has_candidates
 
     if (
         not db.exists()
@@ -116,8 +116,8 @@ def import_many(
 ) -> tuple[int, CombinedReport]:
     """Aggregate reports on workers and store the aggregates; return the run's number and the report."""
     from bridge import store
+    from bridge.importers.remote import given
     from bridge.join.options import AttributionOptions
-    from importers.remote import given
 
     tables = _tables(workers, reports, keep)
     options.check_ranks(rank_from, list(map(given, reports)))

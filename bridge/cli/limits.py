@@ -17,7 +17,7 @@ import click
 from bridge.package import UserError
 
 if TYPE_CHECKING:
-    from importers.nsys.tables import Details
+    from bridge.importers.nsys.tables import Details
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ def only_option(command: F) -> F:
 
 def details_of_side(details: Details, side: str) -> Details:
     """Return the details of one side of a report."""
-    import importers
+    from bridge import importers
 
     named = {importers.EVERY} if details is True else set(details or ())
     return frozenset({*named, importers.ONLY[side]})
@@ -89,7 +89,7 @@ def _seconds(
     """Read a time; return its text and its seconds."""
     if text is None or context.resilient_parsing:
         return None
-    from bridge.analyze.filters import parse_time_ns
+    from bridge.analyze.core.filters import parse_time_ns
 
     try:
         seconds = parse_time_ns(text) / NS

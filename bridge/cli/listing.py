@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from bridge.analyze.catalog.column import Column
+    from bridge.analyze.core.catalog.column import Column
     from bridge.cli.outputs import Output
 
 FORMAT = "bridge.list/1"

@@ -96,8 +96,8 @@ def _answering(tool: Callable[..., str], lock: threading.Lock) -> Callable[..., 
     """Return a tool that runs in the context of the command, and whose errors are one line for the user."""
     from mcp.server.mcpserver.exceptions import ToolError
 
+    from bridge.importers.errors import ReportError
     from bridge.package import UserError
-    from importers.errors import ReportError
 
     context = click.get_current_context(silent=True)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bridge.cli import options
 from bridge.cli.diff import Side
 from bridge.cli.options import ReportInput
-from importers.errors import NoSuchReport, ReportError
+from bridge.importers.errors import NoSuchReport, ReportError
 
 if TYPE_CHECKING:
     from bridge.report import Report

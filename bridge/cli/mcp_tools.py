@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.filters import parse_conditions, parse_time_ns
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import columns_of
+from bridge.analyze.core.filters import parse_conditions, parse_time_ns
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.views import columns_of
 from bridge.cli.mcp_reports import KeptReports
 from bridge.cli.selection_options import STEPS, RowOptions, TimeRange, first_and_last
 from bridge.render import compact
@@ -280,8 +280,8 @@ class Tools:
         Contains what began before or ended after; counts only the time in between. "ops" are by CPU
         time of the op alone ("cpu_self_ns"), "work" is on the GPU.
         """
-        from bridge.analyze.excerpt import excerpt
-        from bridge.analyze.metrics import no_timeline
+        from bridge.analyze.checks.excerpt import excerpt
+        from bridge.analyze.core import no_timeline
 
         opened = self.reports.get(report)
         no_timeline.refuse(opened.capture, "timeline")
@@ -306,8 +306,8 @@ def _nothing(report: Report, by: str, *, filtered: bool) -> str:
 
 def _why_op(report: Report, name: str) -> compact.Document:
     """Return the explanation of the longest activity of an op."""
-    from bridge.analyze.time_range import named_ranges
-    from bridge.analyze.why import why
+    from bridge.analyze.checks.why import why
+    from bridge.analyze.core.time_range import named_ranges
 
     attributed = report.attributed
     ops = np.unique(attributed.op[named_ranges(attributed, name)])
@@ -321,7 +321,7 @@ def _why_op(report: Report, name: str) -> compact.Document:
 
 def _why_gap(report: Report, instant: str) -> compact.Document:
     """Return the longest gap, or the one at an instant, with the explanation of what ended it."""
-    from bridge.analyze.why import why
+    from bridge.analyze.checks.why import why
 
     gaps = report.by("gap")
     began = report.began

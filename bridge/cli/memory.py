@@ -17,11 +17,11 @@ from bridge.cli.selection_options import TimeRange
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.memory import MemoryUsage
-    from bridge.analyze.memory.samples import Samples
+    from bridge.analyze.cost.memory import MemoryUsage
+    from bridge.analyze.cost.memory.samples import Samples
+    from bridge.importers.remote import Location
     from bridge.join.attributed import AttributedCapture
     from bridge.report import Report
-    from importers.remote import Location
 
 
 # -- Reports without allocations: samples that the program took of its memory
@@ -32,7 +32,7 @@ SAMPLE_TABLES = ("op", "trace", "summary")
 
 def print_samples(samples: Samples, by: str, top: int | None, output: Output) -> None:
     """Print or write a table of samples. Raises ClickException for a table that needs allocations."""
-    from bridge.analyze.memory import samples as sampled
+    from bridge.analyze.cost.memory import samples as sampled
     from bridge.cli.table_output import ListedTable
     from bridge.render import summaries
 
@@ -176,7 +176,7 @@ def _check_used(by: str, *, drawn: bool) -> None:
 
 def _samples(report: Report, time_range: TimeRange, *, drawn: bool) -> Samples | None:
     """Return the samples of a report without allocations, None if it has allocations."""
-    from bridge.analyze.memory.samples import Samples
+    from bridge.analyze.cost.memory.samples import Samples
 
     if len(report.capture.memory):
         return None
@@ -200,7 +200,7 @@ def _drawing(output: Path, by: str) -> tuple[str, Path | None, Path | None]:
 def _print(
     usage: MemoryUsage, by: str, table: pd.DataFrame, top: int | None, output: Output
 ) -> None:
-    from bridge.analyze.memory import summary
+    from bridge.analyze.cost.memory import summary
     from bridge.cli.table_output import ListedTable
     from bridge.render import summaries
 
@@ -216,7 +216,7 @@ def _print(
 
 
 def _usage(report: Report, time_range: TimeRange, *, drawn: bool) -> MemoryUsage:
-    from bridge.analyze.memory import MemoryUsage
+    from bridge.analyze.cost.memory import MemoryUsage
 
     try:
         usage = MemoryUsage.of(time_range.of(report).attributed)
@@ -230,7 +230,7 @@ def _usage(report: Report, time_range: TimeRange, *, drawn: bool) -> MemoryUsage
 
 
 def _table(usage: MemoryUsage, by: str, later: int) -> pd.DataFrame:
-    from bridge.analyze import memory as of
+    from bridge.analyze.cost import memory as of
 
     if by == "step":
         return of.by_step(usage, later)
@@ -247,7 +247,7 @@ def _table(usage: MemoryUsage, by: str, later: int) -> pd.DataFrame:
 
 
 def _draw(usage: MemoryUsage, path: Path, color: str, *, force: bool) -> None:
-    from bridge.analyze.memory.flow import flow
+    from bridge.analyze.cost.memory.flow import flow
     from bridge.output import write
     from bridge.render.memory_plots import flow_svg
 
@@ -257,7 +257,7 @@ def _draw(usage: MemoryUsage, path: Path, color: str, *, force: bool) -> None:
 
 
 def _draw_timeline(usage: MemoryUsage, path: Path, *, force: bool) -> None:
-    from bridge.analyze.memory.flow import stacked_areas
+    from bridge.analyze.cost.memory.flow import stacked_areas
     from bridge.output import write
     from bridge.render.memory_plots import as_torch, stacked_svg
 

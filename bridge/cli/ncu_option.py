@@ -13,9 +13,9 @@ from bridge.cli import options
 from bridge.cli.options import doing
 
 if TYPE_CHECKING:
+    from bridge.importers.ncu.metrics import Metrics
     from bridge.join.options import AttributionOptions
     from bridge.report import Report
-    from importers.ncu.metrics import Metrics
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +37,8 @@ def with_ncu(
     """Match metrics of Nsight Compute to the kernels of a report, and print on stderr how certain the matches are."""
     if not paths:
         return report
-    from bridge.analyze.metrics import matching, no_timeline
+    from bridge.analyze.core import no_timeline
+    from bridge.analyze.cost.metrics import matching
     from bridge.report import Report
 
     if not no_timeline.has_timeline(report.capture):
@@ -51,9 +52,10 @@ def with_ncu(
 
 def _matched(report: Report, path: Path, attribution_options: AttributionOptions) -> Metrics:
     """Read a report of Nsight Compute and match it."""
-    from bridge.analyze.metrics import matching, no_timeline
+    from bridge.analyze.core import no_timeline
+    from bridge.analyze.cost.metrics import matching
+    from bridge.importers.errors import ReportError
     from bridge.report import join
-    from importers.errors import ReportError
 
     with doing(f"reading {path}"):
         measured = join(options.read_files([path], True, ()), attribution_options)

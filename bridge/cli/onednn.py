@@ -15,7 +15,7 @@ from bridge.knowledge.suggestions import unknown_name
 if TYPE_CHECKING:
     import pandas as pd
 
-    from importers.onednn import Log
+    from bridge.importers.onednn import Log
 
 DIMENSIONS = ("primitive", "impl", "prop", "problem", "layout", "attributes", "aux", "engine")
 FORMATS = ("table", "json", "csv", "md")
@@ -66,9 +66,9 @@ def onednn(
     Level 2 also logs creations. Output of the program may stand between the lines. Logs of every
     version are read, from MKL-DNN 0.x on.
     """
-    from bridge.analyze import onednn as primitives
+    from bridge.analyze.tables import onednn as primitives
     from bridge.cli.options import doing
-    from importers.onednn import load
+    from bridge.importers.onednn import load
 
     output.check(logs)
     with doing("reading"):
@@ -97,7 +97,7 @@ def _text(
     graph: bool,
     to_terminal: bool,
 ) -> str:
-    from bridge.analyze.onednn import totals
+    from bridge.analyze.tables.onednn import totals
     from bridge.cli.table_output import ListedTable
     from bridge.render import summaries
 
@@ -114,7 +114,7 @@ def _text(
 
 def _others(log: Log, *, graph: bool) -> str:
     """Return a note on executions that the table leaves out."""
-    from bridge.analyze.onednn import executed
+    from bridge.analyze.tables.onednn import executed
 
     ran = executed(log, "graph")
     if graph or not ran:

@@ -21,13 +21,13 @@ from bridge.cli.hints import DEFAULT_STORE, with_report
 from bridge.cli.limits import details_of_side, stage, timeout_option
 
 if TYPE_CHECKING:
+    from bridge.importers import Capture
+    from bridge.importers.nsys.tables import Details
+    from bridge.importers.remote import Location
     from bridge.join.options import AttributionOptions, Rule
     from bridge.knowledge.kernels import Rules
     from bridge.render.table import Look
     from bridge.report import Report
-    from importers import Capture
-    from importers.nsys.tables import Details
-    from importers.remote import Location
 
 
 # -- Progress on a terminal
@@ -158,7 +158,7 @@ class ReportLocation(click.Path):
     ) -> Any:
         """Return the path, or the URL."""
         if isinstance(value, str) and PROTOCOL in value:
-            from importers.remote import location
+            from bridge.importers.remote import location
 
             return location(value)
         return super().convert(value, option, context)
@@ -398,8 +398,8 @@ class ReportInput:
 
     def load(self, details: Details = True) -> Report:
         """Load the report and print its warnings on stderr; ``details`` are the optional columns that are read."""
+        from bridge.importers.remote import given
         from bridge.report import join
-        from importers.remote import given
 
         if self.reports and self.run is not None:
             raise click.UsageError("give either report files or --run, which reads the store")
@@ -415,7 +415,7 @@ class ReportInput:
             capture, stored_rules = _stored(self.db, self.run, details)
             check_ranks(attribution.rank_from, capture.source)
             if self.only:
-                from importers.sides import of_side
+                from bridge.importers.sides import of_side
 
                 capture = of_side(capture, self.only)
             attribution = replace(attribution, op_rules=attribution.op_rules or stored_rules)
@@ -436,7 +436,7 @@ def warn(lines: Iterable[str]) -> None:
 
 def _with_timeline(capture: Capture) -> None:
     """Refuse a command that needs a timeline if the report has none."""
-    from bridge.analyze.metrics import no_timeline
+    from bridge.analyze.core import no_timeline
 
     command = click.get_current_context().command.name or ""
     no_timeline.refuse(capture, SHOWN.get(command, command), fits=command in WITHOUT_TIMELINE)
@@ -447,9 +447,9 @@ def local_reports(reports: Sequence[Location]) -> tuple[Path, ...]:
     paths = tuple(report for report in reports if isinstance(report, Path))
     if len(paths) == len(reports):
         return paths
+    from bridge.importers import check_distinct
+    from bridge.importers.remote import Downloads, Url
     from bridge.scale.loading import expand_paths
-    from importers import check_distinct
-    from importers.remote import Downloads, Url
 
     context = click.get_current_context()
     if DOWNLOADS not in context.meta:
@@ -468,7 +468,7 @@ def local_reports(reports: Sequence[Location]) -> tuple[Path, ...]:
 
 def read_files(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Capture:
     """Read report files."""
-    import importers
+    from bridge import importers
     from bridge.scale import malloc
 
     malloc.keep_for(reports)
@@ -480,9 +480,9 @@ def read_files(reports: Sequence[Path], details: Details, sidecar: Sequence[Path
 def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Capture, tuple[Rule, ...]]:
     """Read a run, and the rules that it was imported with."""
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
+    from bridge.importers.nsys.tables import has_detail
     from bridge.join import options as labels
     from bridge.scale import malloc
-    from importers.nsys.tables import has_detail
 
     malloc.keep_for([db])
     stored_run = store.get_run(db, run)

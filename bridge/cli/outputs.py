@@ -13,7 +13,7 @@ import click
 from bridge.cli import options
 
 if TYPE_CHECKING:
-    from importers.remote import Location
+    from bridge.importers.remote import Location
 
 F = TypeVar("F", bound=Callable[..., Any])
 

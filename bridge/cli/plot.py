@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.catalog.view import GEOMETRY
+from bridge.analyze.core.catalog.view import GEOMETRY
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.flop_options import costs
 from bridge.cli.help import Command
@@ -19,7 +19,7 @@ from bridge.cli.outputs import Output
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from bridge.analyze.flops import Costs
+    from bridge.analyze.cost.flops import Costs
     from bridge.report import Report
 
 KINDS = ("breakdown", "timeline", "memory", "roofline", "histogram")
@@ -108,7 +108,7 @@ def plot(
     drawing = Drawing(kind, width, height or HEIGHTS[kind], top or COUNTS.get(kind, 0), op, costs)
     drawing.check(ncu)
     output.check(source.reports)
-    from bridge.analyze.metrics import no_timeline
+    from bridge.analyze.core import no_timeline
     from bridge.render.plot import missing
 
     if needed := missing():
@@ -137,7 +137,7 @@ def _draw(report: Report, drawing: Drawing, output: Path, *, force: bool) -> Non
 
 
 def _breakdown(report: Report, axes: Axes, drawing: Drawing) -> None:
-    from bridge.analyze.plots import PARTS, breakdown
+    from bridge.analyze.draw.plots import PARTS, breakdown
     from bridge.render.plot import charts
 
     _needed(report, "work", report.totals["gpu_ns"])
@@ -145,7 +145,7 @@ def _breakdown(report: Report, axes: Axes, drawing: Drawing) -> None:
 
 
 def _timeline(report: Report, axes: Axes, drawing: Drawing) -> None:
-    from bridge.analyze.plots import over_time
+    from bridge.analyze.draw.plots import over_time
     from bridge.render.plot import charts
 
     _needed(report, "work", report.totals["gpu_ns"])
@@ -153,8 +153,8 @@ def _timeline(report: Report, axes: Axes, drawing: Drawing) -> None:
 
 
 def _memory(report: Report, axes: Axes, _drawing: Drawing) -> None:
-    from bridge.analyze.overview.axis import Axis
-    from bridge.analyze.overview.memory import memory
+    from bridge.analyze.draw.overview.axis import Axis
+    from bridge.analyze.draw.overview.memory import memory
     from bridge.render.plot import charts
 
     charts.draw_memory(
@@ -163,9 +163,9 @@ def _memory(report: Report, axes: Axes, _drawing: Drawing) -> None:
 
 
 def _roofline(report: Report, axes: Axes, drawing: Drawing) -> None:
-    from bridge.analyze.flops import Costs
-    from bridge.analyze.overview.axis import Names
-    from bridge.analyze.overview.roofline import roofline as reached
+    from bridge.analyze.cost.flops import Costs
+    from bridge.analyze.draw.overview.axis import Names
+    from bridge.analyze.draw.overview.roofline import roofline as reached
     from bridge.render.plot import charts
 
     names = Names()
@@ -176,7 +176,7 @@ def _roofline(report: Report, axes: Axes, drawing: Drawing) -> None:
 
 
 def _histogram(report: Report, axes: Axes, drawing: Drawing) -> None:
-    from bridge.analyze.plots import durations
+    from bridge.analyze.draw.plots import durations
     from bridge.render.plot import charts
 
     result = durations(report.attributed, drawing.top, drawing.op)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import columns_of
 from bridge.analyze.tables.request import ALL, DEFAULT, NCU_DETAILS, TableRequest
-from bridge.analyze.tables.views import columns_of
 from bridge.cli import (
     completion,
     limits,
@@ -34,8 +34,8 @@ from bridge.cli.worker_options import WorkerOptions
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.flops import Costs
-    from bridge.analyze.ranks.table import Run
+    from bridge.analyze.cost.flops import Costs
+    from bridge.analyze.run.ranks.table import Run
     from bridge.analyze.tables.source import TableSource
     from bridge.report import Report
     from bridge.store import StoredReport
@@ -256,7 +256,7 @@ def _folded(report: Report, *, fold: bool, output: Output) -> Report:
         or not options.is_on_terminal(to_terminal=output.to_terminal)
     ):
         return report
-    from bridge.analyze.folding import Folded
+    from bridge.analyze.core.folding import Folded
 
     folded = Folded.of(report.attributed)
     return replace(report, attributed=folded.attributed) if folded.ops else report
@@ -292,8 +292,8 @@ def _ranks(request: TableRequest, answer: TableSource) -> Run | None:
 
     if request.by != RANK or not isinstance(answer, Report):
         return None
-    from bridge.analyze.metrics import no_timeline
-    from bridge.analyze.ranks.table import Run
+    from bridge.analyze.core import no_timeline
+    from bridge.analyze.run.ranks.table import Run
 
     return Run.of(answer.attributed) if no_timeline.has_timeline(answer.capture) else None
 
@@ -372,9 +372,9 @@ def table_rows(
 
     People count times from the first event, in conditions, too; documents keep the report's clock.
     """
-    from bridge.analyze.filters import SORT_LIST, column_of, filter_rows
-    from bridge.analyze.folding import moved
-    from bridge.analyze.tables.table import sorted_by, with_running_sum
+    from bridge.analyze.core.filters import SORT_LIST, column_of, filter_rows
+    from bridge.analyze.core.folding import moved
+    from bridge.analyze.tables.build import sorted_by, with_running_sum
 
     table = moved(request.by, answer.table(request), -answer.began)
     table = filter_rows(table, rows.conditions)
@@ -392,7 +392,7 @@ def table_rows(
 
 def _write_metrics(report: Report, rows: RowOptions, output: Output) -> None:
     """Write the list of the metrics that Nsight Compute measured."""
-    from bridge.analyze.metrics.values import metric_list
+    from bridge.analyze.cost.metrics.values import metric_list
     from bridge.cli.table_output import TableOutput
 
     table = metric_list(report.capture)

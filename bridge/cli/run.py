@@ -166,8 +166,8 @@ UNRECORDED = "nothing was recorded: the program has no NVTX ranges and called no
 
 def _import(ctx: click.Context, planned: Plan, ended: LaunchResult, db: Path) -> None:
     """Import the reports as one run; if that fails, the exit status of the program has priority."""
+    from bridge.importers.errors import ReportError
     from bridge.package import UserError
-    from importers.errors import ReportError
 
     try:
         _import_recorded(ctx, planned, ended.reports, db)
@@ -179,7 +179,7 @@ def _import(ctx: click.Context, planned: Plan, ended: LaunchResult, db: Path) ->
 def _import_recorded(ctx: click.Context, planned: Plan, reports: Sequence[Path], db: Path) -> None:
     """Import the reports that hold anything, and warn of the others: the program ran as it should."""
     from bridge.cli.import_ import import_
-    from importers.errors import NothingRecorded
+    from bridge.importers.errors import NothingRecorded
 
     try:
         ctx.invoke(import_, reports=tuple(reports), db=db)

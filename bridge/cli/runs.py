@@ -11,8 +11,8 @@ from bridge.cli import completion, hints, options
 from bridge.cli.unknown_names import Group
 
 if TYPE_CHECKING:
+    from bridge.importers import Facts
     from bridge.store import HostTime, Run
-    from importers import Facts
 
 
 @click.group(cls=Group, invoke_without_command=True)

@@ -13,7 +13,7 @@ from bridge.cli.help import Command
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
-    from importers.nsys.scrub import Removals
+    from bridge.importers.nsys.scrub import Removals
 
 SHOWN = 10  # words that look like secrets
 
@@ -85,10 +85,10 @@ def scrub(
     and looks like a secret.
     """
     from bridge.cli.options import doing
+    from bridge.importers.errors import NoSuchReport
+    from bridge.importers.nsys import export
+    from bridge.importers.nsys.scrub import scrub as copied
     from bridge.output import whole
-    from importers.errors import NoSuchReport
-    from importers.nsys import export
-    from importers.nsys.scrub import scrub as copied
 
     if (target is None) == (output.path is None):
         raise click.UsageError("name one output: OUT, or -o OUT")
@@ -108,7 +108,7 @@ def scrub(
 
 
 def _removals(removed: Removals) -> str:
-    from importers.nsys import schema
+    from bridge.importers.nsys import schema
 
     lines = [
         f"{count} rows of {table} ({schema.EMPTIED_TABLES[table]})"

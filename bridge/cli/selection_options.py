@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bridge.analyze.tables.views import TIME_UNITS
+from bridge.analyze.core.catalog.lookup import TIME_UNITS
 from bridge.cli import completion
 from bridge.cli.options import TERMINAL_ROWS, collected, usage_errors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from bridge.analyze.filters import Condition
+    from bridge.analyze.core.filters import Condition
     from bridge.report import Report
 
 
@@ -31,7 +31,7 @@ def time(context: click.Context, _option: click.Parameter, text: str | None) -> 
     """Read a time in ns."""
     if text is None or context.resilient_parsing:  # completion: loading filters takes a second
         return None
-    from bridge.analyze.filters import parse_time_ns
+    from bridge.analyze.core.filters import parse_time_ns
 
     try:
         return parse_time_ns(text)
@@ -184,8 +184,8 @@ class RowOptions:
     def sorted_and_cut(self, table: DataFrame) -> DataFrame:
         """Return a table sorted and cut as requested. Raises ValueError for an unknown column."""
         if self.sort not in ("", LIST):
-            from bridge.analyze.filters import SORT_LIST, column_of
-            from bridge.analyze.tables.table import ordered
+            from bridge.analyze.core.filters import SORT_LIST, column_of
+            from bridge.analyze.tables.build import ordered
 
             column = column_of(table, self.sort.removeprefix("+"), SORT_LIST)
             table = ordered(table, [column], ascending=self.sort.startswith("+"))
@@ -225,7 +225,7 @@ def _row_options(
     if conditions == LIST:
         return RowOptions((), LIST, top, unit)
     if conditions is not None:
-        from bridge.analyze.filters import parse_conditions
+        from bridge.analyze.core.filters import parse_conditions
 
         with usage_errors():
             parsed = tuple(parse_conditions(conditions))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import ADVICE_DETAILS, QUALITY_DETAILS
+from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bridge.analyze.folding import with_gpu_time
+from bridge.analyze.core.catalog.lookup import needs_activities
+from bridge.analyze.core.folding import with_gpu_time
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.views import needs_activities
 from bridge.cli import options
 from bridge.render import document, summaries, summary, units
 from bridge.render import table as tables
@@ -18,9 +18,9 @@ from bridge.render import table as tables
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.cycles import ActiveCycles
-    from bridge.analyze.filters import Condition
-    from bridge.analyze.ranks.table import Run
+    from bridge.analyze.core.cycles import ActiveCycles
+    from bridge.analyze.core.filters import Condition
+    from bridge.analyze.run.ranks.table import Run
     from bridge.analyze.tables.source import TableSource
 
 
@@ -212,7 +212,7 @@ class TableOutput:
         """Return the lines about all steps of the report."""
         if self.by != "step":
             return ""
-        from bridge.analyze.steps import paces
+        from bridge.analyze.run.steps import paces
 
         of_loops = paces(self.source.table(TableRequest("step")))
         return summaries.step_lines(of_loops) + summaries.loop_lines(of_loops)

@@ -16,8 +16,8 @@ from bridge.cli.outputs import Output
 from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
-    from bridge.analyze.time_range import Windows
-    from bridge.analyze.timeline import Selection
+    from bridge.analyze.core.time_range import Windows
+    from bridge.analyze.draw.timeline import Selection
     from bridge.report import Report
 
 RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -148,7 +148,7 @@ def _check(output: Path, dialect: str) -> None:
 
 
 def _selection(report: Report, slim: bool, most: int | None, time_range: TimeRange) -> Selection:
-    from bridge.analyze.timeline import Selection
+    from bridge.analyze.draw.timeline import Selection
 
     try:
         return Selection(tuple(_windows(report, time_range)), slim, most)
@@ -158,8 +158,8 @@ def _selection(report: Report, slim: bool, most: int | None, time_range: TimeRan
 
 def _windows(report: Report, selected: TimeRange) -> list[Windows]:
     """Return the intervals to draw, in the clocks of the trace."""
-    from bridge.analyze import time_range
-    from bridge.analyze.concurrency.clocks import Clocks
+    from bridge.analyze.core import time_range
+    from bridge.analyze.run.concurrency.clocks import Clocks
 
     attributed, result = report.attributed, []
     if selected.first is not None or selected.last is not None:

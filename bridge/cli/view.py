@@ -32,7 +32,7 @@ from bridge.cli.trace import DRAWN
 from bridge.output import file_name
 
 if TYPE_CHECKING:
-    from importers.remote import Location
+    from bridge.importers.remote import Location
 
 
 # -- A server for one file, on this machine only, until the file is fetched
@@ -245,7 +245,7 @@ def _ready(reports: tuple[Location, ...]) -> Path | None:
         return None
     [path] = options.local_reports(reports)
     if not path.is_file():
-        from importers.errors import NoSuchReport
+        from bridge.importers.errors import NoSuchReport
 
         raise NoSuchReport(path)
     return path

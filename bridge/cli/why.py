@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.catalog.host import SOURCE_DETAILS
+from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.cli import options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
 from bridge.cli.options import ReportInput
 
 if TYPE_CHECKING:
-    from bridge.analyze.why import Why
+    from bridge.analyze.checks.why import Why
     from bridge.report import Report
 
 REPORTS = (".sqlite", ".nsys-rep")
@@ -61,9 +61,9 @@ def why(
 
 def explained(report: Report, what: str) -> Why:
     """Return the explanation of the longest activity of a name, or of a row. Raises ReportError if there is none."""
-    from bridge.analyze.why import nothing_found, rows_of
-    from bridge.analyze.why import why as explain
-    from importers.errors import ReportError
+    from bridge.analyze.checks.why import nothing_found, rows_of
+    from bridge.analyze.checks.why import why as explain
+    from bridge.importers.errors import ReportError
 
     rows = rows_of(report.attributed, what)
     if not len(rows):

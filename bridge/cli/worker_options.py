@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.tables.request import TableRequest
+    from bridge.importers.remote import Location
     from bridge.join.options import AttributionOptions
     from bridge.scale.aggregates import Aggregates
     from bridge.scale.combined import CombinedReport
     from bridge.scale.requests import PartRequest
     from bridge.scale.task import FailedTask
-    from importers.remote import Location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -191,10 +191,10 @@ class WorkerProgress:
 
     def __call__(self, outcome: Aggregates | FailedTask) -> None:
         """Print an outcome; raise ReportError for a broken report if ``strict``."""
+        from bridge.importers.errors import ReportError
         from bridge.render import units
         from bridge.render.table import clean
         from bridge.scale.task import FailedTask
-        from importers.errors import ReportError
 
         self.ended += 1
         if isinstance(outcome, FailedTask):
@@ -259,8 +259,8 @@ def _in_windows(
     needs_rows: Sequence[str],
 ) -> CombinedReport | None:
     """Return the report that is read in windows, None if the reports fit into --memory-limit."""
+    from bridge.analyze.core.catalog.lookup import columns_are_chosen
     from bridge.analyze.tables.request import TableRequest
-    from bridge.analyze.tables.views import columns_are_chosen
     from bridge.scale.requests import PartRequest
     from bridge.scale.windows.window import windowed_request
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
+from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attribution import (
     AMBIGUOUS,
@@ -25,9 +28,6 @@ from bridge.join.attribution import (
 )
 from bridge.join.grammar import Label, parse
 from bridge.join.nesting import LIBRARY_KINDS, Nesting
-from importers import frames
-from importers.capture import Capture
-from importers.frames import key_codes
 
 # -- Work of PyTorch's autograd engine
 

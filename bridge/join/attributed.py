@@ -10,6 +10,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 import pandas as pd
 
+from bridge.importers import frames
+from bridge.importers.capture import MAX_SPAN_NS, Capture, check_totals, total_ns
+from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 from bridge.join.adoption import with_autograd_work, with_guesses
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attribution import (
@@ -42,9 +45,6 @@ from bridge.join.repeats import why_no_repetition, with_repetition
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules, readable_names
 from bridge.knowledge.suggestions import unknown_name
-from importers import frames
-from importers.capture import MAX_SPAN_NS, Capture, check_totals, total_ns
-from importers.frames import CALL_ID, CALL_ID_SHIFT
 
 # -- The rows that are counted, for example those of a time window
 

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
-from importers.frames import key_codes
 
 # -- From an activity to the API call that issued it, by (process, correlation id)
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
+from bridge.importers.range_texts import SEQ, numbers
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting, inherited
-from importers import frames
-from importers.capture import Capture
-from importers.range_texts import SEQ, numbers
 
 # -- Directions of ranges
 

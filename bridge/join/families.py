@@ -15,6 +15,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.steps import (
     KINDS,
@@ -25,8 +27,6 @@ from bridge.join.steps import (
     numbered,
     outermost,
 )
-from importers import frames
-from importers.capture import Capture
 
 # -- Names that differ in a number
 

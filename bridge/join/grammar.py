@@ -258,7 +258,7 @@ KINDS = (
 )
 
 # The per-call part starts at the first key that is followed by a value, and ends with a value, as
-# in importers.range_texts, which splits whole columns of texts.
+# in bridge.importers.range_texts, which splits whole columns of texts.
 KEY = re.compile(rf", ({'|'.join(PER_CALL)}) = (?=[0-9\-\[])")
 ENDS_A_VALUE = tuple("0123456789]")
 BRACKET_OR_INTEGER = re.compile(r"[][()]|-?[0-9]{1,20}")

@@ -11,12 +11,12 @@ import re
 
 import numpy as np
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, run_edges, stable_order
 from bridge.join.autograd import Directions, named_backward
 from bridge.join.grammar import BACKWARD_MODULE, Label, parse
 from bridge.join.nesting import LIBRARY_KINDS, Nesting, inherited
-from importers import frames
-from importers.capture import Capture
 
 BACKWARD_UNDER = CALLER, FORWARD_RANGE = ("caller", "forward")  # what backward work is under
 

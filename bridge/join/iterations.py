@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.grammar import parse
 from bridge.join.steps import (
@@ -24,8 +26,6 @@ from bridge.join.steps import (
     is_on_main_thread,
     outermost,
 )
-from importers import frames
-from importers.capture import Capture
 
 # -- The ops of one process in the order of their start
 

@@ -14,6 +14,9 @@ from itertools import count, pairwise
 
 import numpy as np
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
+from bridge.importers.texts import Texts, unique_names
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -27,9 +30,6 @@ from bridge.join.arrays import (
 from bridge.join.forest import ancestors, levels, nearest
 from bridge.join.grammar import parse
 from bridge.join.paths import paths
-from importers import frames
-from importers.capture import Capture
-from importers.texts import Texts, unique_names
 
 # -- The nesting
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
 from bridge.join.arrays import Flags, Ints, number_groups
 from bridge.join.grammar import parse
 from bridge.knowledge.expressions import Expression
 from bridge.knowledge.kernels import Rules
 from bridge.knowledge.suggestions import unknown_name
-from importers import frames
-from importers.capture import Capture, Facts
 
 # -- Domains whose ranges may be ops: by default all but those of libraries
 

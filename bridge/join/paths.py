@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Ints
 from bridge.join.forest import distinct_paths, levels, nearest
-from importers.texts import unique_names
 
 SEPARATOR = "/"
 MAX_DEPTH = 200  # names of a path that is written whole, and levels of a call tree

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.arrays import Flags, Ints
 from bridge.join.attribution import (
     BY_LAUNCH,
@@ -23,8 +25,6 @@ from bridge.join.attribution import (
     attribute,
 )
 from bridge.join.nesting import Nesting, TangledError
-from importers import frames
-from importers.capture import Capture
 
 # The phase that a session opens in its active steps, which is no work of the program;
 # `bridge.capture.session.control` names it, too.

@@ -18,6 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -32,8 +34,6 @@ from bridge.join.forest import nearest
 from bridge.join.loops import MIN_HOST, Issued, Loop, find_loops
 from bridge.join.nesting import Nesting
 from bridge.join.steps import REPETITION, Steps
-from importers import frames
-from importers.capture import Capture
 
 # -- Reading the work of a process from a capture
 

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
-from importers import frames
-from importers.capture import Capture
 
 PREFIX = r"(?:train(?:ing)?|global)[ _-]?"
 NUMBERED = r"(?:[ _#:=-]*(\d{1,18})(?: *(?:to|of|/|-) *\d+)?)"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bridge.analyze.tables.views import host_tables
+from bridge.analyze.core.catalog.lookup import host_tables
 from bridge.render import table as tables
 from bridge.render import table_columns, units
 from bridge.render.table import Look
 
 if TYPE_CHECKING:
-    from bridge.analyze.advice import Advice, AdviceReport, NotJudged, Rule
+    from bridge.analyze.checks.advice import Advice, AdviceReport, NotJudged, Rule
 
 FORMAT = "bridge.advice/1"
 INDENT = "   "

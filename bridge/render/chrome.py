@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.ranks import Ranks
-from bridge.analyze.timeline import (
+from bridge.analyze.draw.timeline import (
     Arrows,
     Chain,
     Json,
@@ -20,7 +19,9 @@ from bridge.analyze.timeline import (
     Slices,
     Timeline,
 )
-from bridge.analyze.tracks import Group, Track
+from bridge.analyze.draw.tracks import Group, Track
+from bridge.analyze.run.ranks import Ranks
+from bridge.importers.capture import Capture
 from bridge.render.text_columns import (
     Ints,
     Lines,
@@ -36,7 +37,6 @@ from bridge.render.text_columns import (
     numbers,
     printed_chunks,
 )
-from importers.capture import Capture
 
 # -- Events as lines of JSON
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from bridge.analyze.advice import RULES, Advice, AdviceReport, NotJudged
-from bridge.analyze.advice.places import Place
+from bridge.analyze.checks.advice import RULES, Advice, AdviceReport, NotJudged
+from bridge.analyze.checks.advice.places import Place
 from bridge.analyze.compare.gates import Verdict
 from bridge.package import VERSION
 from bridge.render.advice import records, remedy, sentence, worth

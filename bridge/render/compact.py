@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.analyze.excerpt import Excerpt
-from bridge.analyze.why import Why
+from bridge.analyze.checks.excerpt import Excerpt
+from bridge.analyze.checks.why import Why
 from bridge.render.advice import records, with_figures
 
 LONGEST = 160  # characters of a text in a row

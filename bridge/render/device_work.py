@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridge.analyze.device_work import NoDeviceWork
+from bridge.analyze.core.device_work import NoDeviceWork
 from bridge.render import units
 from bridge.render.table import clean
 

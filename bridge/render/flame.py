@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.calltree import WEIGHTS, CallTree, boxes, folded_stacks, sampled_stacks
+from bridge.analyze.core.calltree import WEIGHTS, CallTree, boxes, folded_stacks, sampled_stacks
 from bridge.package import VERSION
 from bridge.render import units
 

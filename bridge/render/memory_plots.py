@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from math import floor, log10
 
-from bridge.analyze.memory.flow import (
+from bridge.analyze.cost.memory.flow import (
     BEFORE_COLOR,
     COLORED_OPS,
     OTHER_COLOR,

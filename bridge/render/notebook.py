@@ -13,10 +13,10 @@ from typing import Any, Self
 import pandas as pd
 from rich.console import Console
 
-from bridge.analyze.advice import Advice, AdviceReport
-from bridge.analyze.catalog import Column
-from bridge.analyze.quality import Quality
-from bridge.analyze.summary import Summary
+from bridge.analyze.checks.advice import Advice, AdviceReport
+from bridge.analyze.checks.quality import Quality
+from bridge.analyze.checks.summary import Summary
+from bridge.analyze.core.catalog import Column
 from bridge.render import advice, diff, quality, summary, units
 from bridge.render import table as tables
 from bridge.render.diff import DiffView

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bridge.analyze.op_graph import DATA, OpGraph, parsed
+from bridge.analyze.draw.op_graph import DATA, OpGraph, parsed
 
 FORMAT = "bridge.graph/1"
 

@@ -14,8 +14,8 @@ from itertools import count
 
 import numpy as np
 
-from bridge.analyze.timeline import Chain, NameColumn, Slices
-from bridge.analyze.tracks import FIRST_NUMBER, Group, Track
+from bridge.analyze.draw.timeline import Chain, NameColumn, Slices
+from bridge.analyze.draw.tracks import FIRST_NUMBER, Group, Track
 from bridge.render.packets import (
     LENGTH,
     MISSING,

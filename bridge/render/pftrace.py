@@ -15,9 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.timeline import Arrows, Chain, Json, ListColumn, NameColumn, Slices, Timeline
-from bridge.analyze.timeline import Column as ArgumentColumn
-from bridge.analyze.timeline.parts import DEVICE
+from bridge.analyze.draw.timeline import (
+    Arrows,
+    Chain,
+    Json,
+    ListColumn,
+    NameColumn,
+    Slices,
+    Timeline,
+)
+from bridge.analyze.draw.timeline import Column as ArgumentColumn
+from bridge.analyze.draw.timeline.parts import DEVICE
 from bridge.render.packet_tracks import (
     DEBUG_ANNOTATION_NAMES,
     DEBUG_ANNOTATION_STRING_VALUES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bridge.analyze.quality import BEST, Deduction, Quality
+from bridge.analyze.checks.quality import BEST, Deduction, Quality
 from bridge.render import advice, device_work
 from bridge.render import table as tables
 from bridge.render.table import Look

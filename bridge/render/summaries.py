@@ -12,10 +12,10 @@ from bridge.render.table import clean
 from bridge.render.table_columns import MISSING
 
 if TYPE_CHECKING:
-    from bridge.analyze.cycles import ActiveCycles
-    from bridge.analyze.onednn import Totals
-    from bridge.analyze.steps import Pace
-    from bridge.analyze.summary import Iteration
+    from bridge.analyze.checks.summary import Iteration
+    from bridge.analyze.core.cycles import ActiveCycles
+    from bridge.analyze.run.steps import Pace
+    from bridge.analyze.tables.onednn import Totals
 
 # -- Ranks
 

@@ -14,8 +14,8 @@ from bridge.render.summaries import iteration_text
 from bridge.render.table import clean
 
 if TYPE_CHECKING:
-    from bridge.analyze.gpu_use import GpuUse, Use
-    from bridge.analyze.summary import FirstAdvice, Iteration, Summary
+    from bridge.analyze.checks.summary import FirstAdvice, Iteration, Summary
+    from bridge.analyze.run.gpu_use import GpuUse, Use
 
 FORMAT = "bridge.summary/1"
 MOST_GPUS = 8  # more are written as one line

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 
-from bridge.analyze.catalog import Column
-from bridge.analyze.catalog.column import COUNT, ID, PATH, STEP
+from bridge.analyze.core.catalog import Column
+from bridge.analyze.core.catalog.column import COUNT, ID, PATH, STEP
 from bridge.knowledge.abbreviations import abbreviated
 from bridge.knowledge.kernels.readable import checksum_of
 from bridge.render import units

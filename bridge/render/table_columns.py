@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_numeric_dtype
 
-from bridge.analyze.catalog import TABLES, Column, TableColumns, describe
-from bridge.analyze.catalog import column as spec
+from bridge.analyze.core.catalog import TABLES, Column, TableColumns, describe
+from bridge.analyze.core.catalog import column as spec
 from bridge.render import units
 
 MISSING = -1
@@ -111,7 +111,7 @@ def figure(name: str, value: Any) -> str:
 def displayed(by: str, table: pd.DataFrame, *, every: bool = False) -> tuple[Column, ...]:
     """Return the columns of a table that people see.
 
-    ``by`` is a key of `bridge.analyze.catalog.TABLES`. ``every`` returns all columns of the table,
+    ``by`` is a key of `bridge.analyze.core.catalog.TABLES`. ``every`` returns all columns of the table,
     as for requested columns. In tables with missing times (`attrs["unknown"]`) such times are
     written as ''; metrics of Nsight Compute (`attrs["units"]`) take precedence over columns that a
     terminal may leave out.

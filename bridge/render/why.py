@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bridge.analyze.open_ranges import Event, Place, Range, Thread
-from bridge.analyze.why import Hint, Others, Source, Why
+from bridge.analyze.checks.why import Hint, Others, Source, Why
+from bridge.analyze.core.open_ranges import Event, Place, Range, Thread
 from bridge.render import units
 
 FORMAT = "bridge.why/1"

@@ -32,7 +32,7 @@ def load(
     be asked for. ``workers`` is the number of processes, by default one per core; ``scheduler`` the
     address of a Dask cluster whose workers see the files by the same path. ``options`` are those of
     `bridge.load`. A report that cannot be read is passed to
-    ``broken``; without ``broken`` it raises `importers.ReportError`.
+    ``broken``; without ``broken`` it raises `bridge.importers.ReportError`.
     """
     from bridge.report import attribution_options
     from bridge.scale.loading import Workers  # this module is light until it is used

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import self_times
-from bridge.analyze.catalog.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
-from bridge.analyze.gpu_use import Use
-from bridge.analyze.ranks.members import Home
+from bridge.analyze.core.calltree import self_times
+from bridge.analyze.core.catalog.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
+from bridge.analyze.core.totals import Totals
+from bridge.analyze.run.gpu_use import Use
+from bridge.analyze.run.ranks.members import Home
 from bridge.analyze.tables.activity_metrics import call_time
+from bridge.analyze.tables.build import making
 from bridge.analyze.tables.statistics import TIMES
-from bridge.analyze.tables.table import making
-from bridge.analyze.totals import Totals
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
 from bridge.join.arrays import NONE
 from bridge.join.attributed import BOTH
 from bridge.join.options import (
@@ -28,8 +30,6 @@ from bridge.join.options import (
 from bridge.report import Report
 from bridge.scale.merging import PartialTable, Times, Wholes, packed
 from bridge.scale.requests import PartRequest
-from importers import frames
-from importers.capture import Capture, Facts
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def label_values(column: pd.Series) -> np.ndarray:
 
 
 def share_denominators(report: Report) -> dict[str, int]:
-    """Return the denominators of shares, `WHOLES` of `bridge.analyze.catalog.column`, in ns."""
+    """Return the denominators of shares, `WHOLES` of `bridge.analyze.core.catalog.column`, in ns."""
     attributed = report.attributed.only(BOTH)
     kernels = frames.is_kind(report.capture.activities, frames.KERNEL)
     nesting = attributed.attribution.nesting

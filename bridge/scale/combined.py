@@ -11,15 +11,15 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.gpu_use import Use
-from bridge.analyze.ranks.members import duplicate_rank_warnings
-from bridge.analyze.summary import LARGEST_OPS, OpTime, Summary
+from bridge.analyze.checks.summary import LARGEST_OPS, OpTime, Summary
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import dimensions_of, layout, nothing
+from bridge.analyze.core.totals import Totals, add_totals
+from bridge.analyze.run.gpu_use import Use
+from bridge.analyze.run.ranks.members import duplicate_rank_warnings
+from bridge.analyze.tables.build import arranged
 from bridge.analyze.tables.request import TableOptions, TableRequest
-from bridge.analyze.tables.table import arranged
-from bridge.analyze.tables.views import dimensions_of, layout, nothing
-from bridge.analyze.totals import Totals, add_totals
 from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.merging import PartialTable, Wholes, batches, merge_all, merge_tables, unpacked
@@ -109,7 +109,7 @@ class CombinedReport:
         )
 
     def layout(self, by: str) -> str:
-        """Return the name of the columns that people see of a table, by `bridge.analyze.tables.views.layout`."""
+        """Return the name of the columns that people see of a table, by `bridge.analyze.core.catalog.lookup.layout`."""
         return layout(by, activities=self.totals["activities"])
 
     def nothing(self, by: str) -> str:

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from bridge.importers import check_distinct, remote
+from bridge.importers.column_files import ARROW_FOLDER, FOLDERS, PARQUET_FOLDER, is_columnar
+from bridge.importers.errors import ReportError
+from bridge.importers.remote import Location, Url, location
 from bridge.join.options import AttributionOptions
 from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
@@ -17,10 +21,6 @@ from bridge.scale.combined import CombinedReport, combine
 from bridge.scale.requests import whole_tables
 from bridge.scale.task import FailedTask, Task, Work
 from bridge.scale.worker import run_task
-from importers import check_distinct, remote
-from importers.column_files import ARROW_FOLDER, FOLDERS, PARQUET_FOLDER, is_columnar
-from importers.errors import ReportError
-from importers.remote import Location, Url, location
 
 # -- Files that names, patterns and folders stand for
 

@@ -20,7 +20,7 @@ SETTINGS = {M_ARENA_MAX: 1, M_TRIM_THRESHOLD: KEPT, M_MMAP_THRESHOLD: KEPT}
 
 def keep_for(reports: Sequence[Path]) -> bool:
     """Keep freed memory if the reports are large; return whether glibc's ``mallopt`` could be called."""
-    from importers.column_files import size_of
+    from bridge.importers.column_files import size_of
 
     if sum(size_of(path) for path in reports if path.exists()) < LARGE:
         return False

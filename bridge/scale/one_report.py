@@ -7,8 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import importers
-from bridge.analyze.metrics import no_timeline
+from bridge import importers
+from bridge.analyze.core import no_timeline
+from bridge.importers.errors import NoSuchReport, ReportError
+from bridge.importers.identity import identity
+from bridge.importers.nsys import export
+from bridge.importers.remote import Downloads, errors_name_urls
+from bridge.importers.sqlite_columns import THREADS
 from bridge.report import join
 from bridge.scale import malloc
 from bridge.scale.aggregates import Aggregates, aggregates, undeclared_domains, without_domains
@@ -16,11 +21,6 @@ from bridge.scale.task import FailedTask, Task
 from bridge.scale.windows import window
 from bridge.scale.windows.aggregation import aggregated
 from bridge.scale.windows.window import WindowsError, why_not
-from importers.errors import NoSuchReport, ReportError
-from importers.identity import identity
-from importers.nsys import export
-from importers.remote import Downloads, errors_name_urls
-from importers.sqlite_columns import THREADS
 
 
 def aggregate_report(task: Task, folder: str | None = None) -> Aggregates | FailedTask:

@@ -22,10 +22,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import TYPE_CHECKING, Any
 
+from bridge.importers.errors import ReportError
 from bridge.package import VERSION
 from bridge.scale.task import FailedTask, Task
 from bridge.scale.worker import run_on_dask, run_task, version
-from importers.errors import ReportError
 
 if TYPE_CHECKING:
     from bridge.scale.aggregates import Aggregates

@@ -7,15 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bridge.analyze.catalog import TABLES, VIEWS
-from bridge.analyze.catalog.breakdown import statistic_names
-from bridge.analyze.catalog.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.groups import quantiles_of_counted, ratio
-from bridge.analyze.tables import statistics
-from bridge.analyze.tables.request import BOTH, TableRequest
-from bridge.analyze.tables.statistics import Columns, spread_of_counted
-from bridge.analyze.tables.views import (
+from bridge.analyze.core.catalog import TABLES, VIEWS
+from bridge.analyze.core.catalog.breakdown import statistic_names
+from bridge.analyze.core.catalog.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import (
     FIXED,
     SELECTABLE,
     columns_are_chosen,
@@ -23,6 +19,10 @@ from bridge.analyze.tables.views import (
     dimensions_of,
     rows_of,
 )
+from bridge.analyze.core.groups import quantiles_of_counted, ratio
+from bridge.analyze.tables import statistics
+from bridge.analyze.tables.request import BOTH, TableRequest
+from bridge.analyze.tables.statistics import Columns, spread_of_counted
 from bridge.scale.merging import PartialTable, Wholes
 
 # -- Which columns add up over reports, and what the others are computed from

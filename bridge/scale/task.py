@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from importers.remote import Location, Url
+from bridge.importers.remote import Location, Url
 
 if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bridge.importers.identity import aggregates_identity, identity, without_ncu
     from bridge.store.aggregates import (
         StoredReport,
         load_aggregates,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     )
     from bridge.store.saving import save
     from bridge.store.tables import StoreError
-    from importers.identity import aggregates_identity, identity, without_ncu
 
 __all__ = [
     "HostTime",
@@ -77,7 +77,7 @@ _IDENTITIES = ("aggregates_identity", "identity", "without_ncu")
 _MODULES = {  # by name: listing runs needs no analysis, completing their names not even pandas
     **dict.fromkeys(_AGGREGATES, "bridge.store.aggregates"),
     **dict.fromkeys(_RUNS, "bridge.store.runs"),
-    **dict.fromkeys(_IDENTITIES, "importers.identity"),
+    **dict.fromkeys(_IDENTITIES, "bridge.importers.identity"),
     "StoreError": "bridge.store.tables",
     **dict.fromkeys(("check_run", "refusing_damage"), "bridge.store.checksums"),
     "load": "bridge.store.loading",

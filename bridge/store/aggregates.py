@@ -15,12 +15,13 @@ from typing import Any
 import pandas as pd
 from sqlite_utils import Database
 
-from bridge.analyze.cycles import ActiveCycles
-from bridge.analyze.gpu_use import Use
-from bridge.analyze.summary import Summary
+from bridge.analyze.checks.summary import Summary
+from bridge.analyze.core.catalog.lookup import columns_of, labels_of, layout, nothing
+from bridge.analyze.core.cycles import ActiveCycles
+from bridge.analyze.core.totals import Totals, add_totals
+from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.tables.request import TableRequest, column_meant
-from bridge.analyze.tables.views import columns_of, labels_of, layout, nothing
-from bridge.analyze.totals import Totals, add_totals
+from bridge.importers.capture import NSIGHT_COMPUTE
 from bridge.package import VERSION
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
@@ -29,7 +30,6 @@ from bridge.store.loading import facts_of
 from bridge.store.runs import Run, delete_unfinished, get_row
 from bridge.store.saving import facts_row, insert_tables, next_run, run_row, save_once, summaries
 from bridge.store.tables import SUMMARIES, open_store
-from importers.capture import NSIGHT_COMPUTE
 
 # -- Runs whose common tables are stored: read without a row of the run
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE
 from bridge.output import OutputError
 from bridge.store import images
 from bridge.store.images import Column
 from bridge.store.tables import PATIENCE_S
-from importers.texts import Texts
 
 LARGE = 20_000  # rows from which an image saves time
 MOST_IMAGES = 9  # SQLite attaches ten databases at most

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import sqlite_utils
 
+from bridge.importers.errors import NotAReport
+from bridge.importers.sqlite_columns import Columns, Database
+from bridge.importers.sqlite_query import Query
+from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE
 from bridge.store.columns import NO_NUMBER
 from bridge.store.images import Column
 from bridge.store.tables import SUMMARIES, damaged, open_store, stored_columns
-from importers.errors import NotAReport
-from importers.sqlite_columns import Columns, Database
-from importers.sqlite_query import Query
-from importers.texts import Texts
 
 Sums = dict[str, int]
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)

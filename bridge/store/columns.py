@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.metrics.values import MATCH_LEVELS
+from bridge.analyze.cost.metrics.values import MATCH_LEVELS
+from bridge.importers import frames
+from bridge.importers.ncu.metrics import Metrics
+from bridge.importers.nsys.annotations import Strings, distinct
+from bridge.importers.sqlite_columns import Columns, Database, ints_of
+from bridge.importers.sqlite_query import Query
+from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.report import Report
 from bridge.store.images import Column, Floats
 from bridge.store.tables import MEASURED, NAMED, SYMBOL, TEXTS, UNSAID, frame_columns
-from importers import frames
-from importers.ncu.metrics import Metrics
-from importers.nsys.annotations import Strings, distinct
-from importers.sqlite_columns import Columns, Database, ints_of
-from importers.sqlite_query import Query
-from importers.texts import Texts
 
 # -- Metrics of Nsight Compute: long tables with a row per metric of a kernel
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE, Ints
-from importers.texts import Texts
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]

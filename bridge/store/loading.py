@@ -10,6 +10,13 @@ import numpy as np
 import pandas as pd
 import sqlite_utils
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.importers.ncu.metrics import Metrics
+from bridge.importers.nsys.annotations import Strings, pool_texts
+from bridge.importers.sqlite_columns import Columns, Database, ints_of, texts_of
+from bridge.importers.sqlite_query import Query, Value
+from bridge.importers.texts import Ints, Texts
 from bridge.store.checksums import Sums, check_columns, check_small_rows, refusing_damage
 from bridge.store.columns import read_metrics
 from bridge.store.runs import Run, get_row
@@ -22,13 +29,6 @@ from bridge.store.tables import (
     damaged,
     open_store,
 )
-from importers import frames
-from importers.capture import Capture, Facts
-from importers.ncu.metrics import Metrics
-from importers.nsys.annotations import Strings, pool_texts
-from importers.sqlite_columns import Columns, Database, ints_of, texts_of
-from importers.sqlite_query import Query, Value
-from importers.texts import Ints, Texts
 
 Extents = dict[str, tuple[int, int]]
 

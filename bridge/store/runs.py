@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
+from bridge.importers.frames import FRAMES
 from bridge.knowledge.suggestions import unknown_name
 from bridge.store.tables import (
     MEASURED,
@@ -18,7 +19,6 @@ from bridge.store.tables import (
     exclusive_writer,
     open_store,
 )
-from importers.frames import FRAMES
 
 # -- Runs
 

@@ -13,7 +13,9 @@ from typing import Any
 import pandas as pd
 from sqlite_utils import Database
 
-from bridge.analyze.totals import Totals
+from bridge.analyze.core.totals import Totals
+from bridge.importers import frames
+from bridge.importers.capture import Facts
 from bridge.package import VERSION
 from bridge.report import Report
 from bridge.store import bulk
@@ -28,8 +30,6 @@ from bridge.store.tables import (
     open_store,
     stored_columns,
 )
-from importers import frames
-from importers.capture import Facts
 
 Made = dict[str, Column]
 

@@ -15,11 +15,11 @@ from typing import Literal, Self
 
 from sqlite_utils import Database
 
+from bridge.importers.errors import ReportError
+from bridge.importers.frames import FRAMES, NAMES
 from bridge.join.attributed import DIRECTIONS
 from bridge.knowledge.kernels import readable_names
 from bridge.output import OutputError
-from importers.errors import ReportError
-from importers.frames import FRAMES, NAMES
 
 VERSION = 15
 PATIENCE_S = 30  # for locks of other processes

@@ -19,8 +19,8 @@ from viewers.ui import QUIET, PerfettoUI
 
 import bridge
 from bridge import exports
-from bridge.analyze.time_range import step_windows
-from bridge.analyze.timeline import Selection
+from bridge.analyze.core.time_range import step_windows
+from bridge.analyze.draw.timeline import Selection
 
 READY = "() => document.documentElement.hasAttribute('data-ready')"
 SIZE = {"width": 1280, "height": 1180}

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.chrome.events import Slices, distinct
-from importers.chrome.producers import Expression, Producer
-from importers.frames import MISSING
-from importers.kineto.device import short_name
-from importers.kineto.events import clean, integers
-from importers.nsys.schema import COPY_KINDS, FILL
-from importers.texts import Ints, unique_names
+from bridge.importers import frames
+from bridge.importers.chrome.events import Slices, distinct
+from bridge.importers.chrome.producers import Expression, Producer
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.device import short_name
+from bridge.importers.kineto.events import clean, integers
+from bridge.importers.nsys.schema import COPY_KINDS, FILL
+from bridge.importers.texts import Ints, unique_names
 
 # Copies and memsets by their names, with the ends of a copy: MemcpyH2D, MEMCPYHtoD, HostToDevice.
 COPY = re.compile(r"(?i)memcpy|^(host|device)to(host|device)$")

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from importers.capture import MAX_DISTANCE_NS
-from importers.kineto.events import UNKNOWN, clean, nanoseconds
-from importers.texts import Ints
+from bridge.importers.capture import MAX_DISTANCE_NS
+from bridge.importers.kineto.events import UNKNOWN, clean, nanoseconds
+from bridge.importers.texts import Ints
 
 Mask = NDArray[np.bool_]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.chrome.events import (
+from bridge.importers import frames
+from bridge.importers.chrome.events import (
     Points,
     Slices,
     TraceEvents,
@@ -23,10 +23,10 @@ from importers.chrome.events import (
     of_categories,
     slice_around,
 )
-from importers.chrome.producers import CALL, DEVICE, OP, Producer
-from importers.frames import MISSING
-from importers.kineto.events import clean_names, integers
-from importers.texts import Ints
+from bridge.importers.chrome.producers import CALL, DEVICE, OP, Producer
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.events import clean_names, integers
+from bridge.importers.texts import Ints
 
 Place = Callable[[Sequence[tuple[Any, Any]]], tuple[Ints, Ints]]  # pids and tids: thread, process
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from importers.chrome.events import ASYNCHRONOUS, TraceEvents
+from bridge.importers.chrome.events import ASYNCHRONOUS, TraceEvents
 
 Mask = NDArray[np.bool_]
 Expression = re.Pattern[str]
@@ -121,7 +121,7 @@ def producer_of(head: Mapping[str, Any], events: TraceEvents) -> Producer:
 @cache
 def producers() -> tuple[Producer, ...]:
     """Return all known producers, in the order in which they are tried."""
-    text = files("importers.chrome").joinpath("producers.toml").read_text(encoding="utf-8")
+    text = files("bridge.importers.chrome").joinpath("producers.toml").read_text(encoding="utf-8")
     return tuple(map(_producer, tomllib.loads(text)["producer"]))
 
 

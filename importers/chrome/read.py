@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.capture import Capture, Facts
-from importers.chrome.device import activities, device_frame
-from importers.chrome.events import ASYNCHRONOUS, Points, Slices, TraceEvents, distinct
-from importers.chrome.launches import Launches, launches_of
-from importers.chrome.producers import (
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.importers.chrome.device import activities, device_frame
+from bridge.importers.chrome.events import ASYNCHRONOUS, Points, Slices, TraceEvents, distinct
+from bridge.importers.chrome.launches import Launches, launches_of
+from bridge.importers.chrome.producers import (
     CALL,
     DEVICE,
     NAMELESS,
@@ -31,9 +31,9 @@ from importers.chrome.producers import (
     Producer,
     producer_of,
 )
-from importers.errors import NotAReport, NothingRecorded
-from importers.frames import MISSING
-from importers.kineto.events import (
+from bridge.importers.errors import NotAReport, NothingRecorded
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.events import (
     MAX_NS,
     NS_PER_US,
     clean,
@@ -42,11 +42,11 @@ from importers.kineto.events import (
     no_garbage_collection,
     read_json,
 )
-from importers.kineto.read import VERSION, Places
-from importers.kineto.read import read_events as read_pytorch
-from importers.nsys.tables import JSON, Details, has_detail
-from importers.range_texts import name_lengths
-from importers.texts import Ints, Texts
+from bridge.importers.kineto.read import VERSION, Places
+from bridge.importers.kineto.read import read_events as read_pytorch
+from bridge.importers.nsys.tables import JSON, Details, has_detail
+from bridge.importers.range_texts import name_lengths
+from bridge.importers.texts import Ints, Texts
 
 HOST = 0  # the process of a trace whose pids are not those of processes
 IN_NANOSECONDS = 10**17  # a time of the epoch above it is not in µs

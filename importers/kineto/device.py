@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.frames import MISSING
-from importers.kineto.events import Events, clean, clean_names, integers
-from importers.nsys.schema import COPY_KINDS, FILL, NONE
-from importers.texts import Ints, unique_names
+from bridge.importers import frames
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.events import Events, clean, clean_names, integers
+from bridge.importers.nsys.schema import COPY_KINDS, FILL, NONE
+from bridge.importers.texts import Ints, unique_names
 
 # -- The short names of kernels
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.capture import MAX_DISTANCE_NS
-from importers.errors import NotAReport
-from importers.frames import MISSING
-from importers.texts import Ints
+from bridge.importers import frames
+from bridge.importers.capture import MAX_DISTANCE_NS
+from bridge.importers.errors import NotAReport
+from bridge.importers.frames import MISSING
+from bridge.importers.texts import Ints
 
 # -- Files packed by gzip
 

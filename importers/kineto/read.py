@@ -11,13 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.call_chains import CallChains, Frame, nodes_of, python_frame, tree
-from importers.capture import UNREAD, Capture, Facts
-from importers.errors import NotAReport, NothingRecorded
-from importers.frames import MISSING
-from importers.kineto.device import activities, devices, owners, waits
-from importers.kineto.events import (
+from bridge.importers import frames
+from bridge.importers.call_chains import CallChains, Frame, nodes_of, python_frame, tree
+from bridge.importers.capture import UNREAD, Capture, Facts
+from bridge.importers.errors import NotAReport, NothingRecorded
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.device import activities, devices, owners, waits
+from bridge.importers.kineto.events import (
     ANNOTATION,
     CALLS,
     MAX_NS,
@@ -32,8 +32,8 @@ from importers.kineto.events import (
     clean_names,
     integers,
 )
-from importers.range_texts import name_lengths
-from importers.texts import Ints, Texts
+from bridge.importers.range_texts import name_lengths
+from bridge.importers.texts import Ints, Texts
 
 # -- Processes and threads
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from importers.errors import NotAReport, NothingRecorded
-from importers.frames import MISSING
-from importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, Rule, Value
-from importers.ncu.rep import decimal_comma, number, scaled
+from bridge.importers.errors import NotAReport, NothingRecorded
+from bridge.importers.frames import MISSING
+from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, Rule, Value
+from bridge.importers.ncu.rep import decimal_comma, number, scaled
 
 # -- Cells of open NVTX ranges: ``1  "domain:name:…"  "domain:name:…"``
 

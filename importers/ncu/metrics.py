@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.frames import KERNEL, MISSING
-from importers.texts import Ints
+from bridge.importers import frames
+from bridge.importers.frames import KERNEL, MISSING
+from bridge.importers.texts import Ints
 
 # -- Kernels
 

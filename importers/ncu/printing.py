@@ -8,8 +8,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from importers.errors import NotAReport
-from importers.programs import find_program
+from bridge.importers.errors import NotAReport
+from bridge.importers.programs import find_program
 
 NCU = "ncu"
 OPTIONS = ("--csv", "--page", "raw", "--print-units", "base")  # no scaled value, which is rounded

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.capture import NSIGHT_COMPUTE, Capture, Facts
-from importers.errors import NothingRecorded
-from importers.frames import MISSING
-from importers.kineto.device import short_name
-from importers.ncu import csv_text, printing, rep
-from importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, metrics_of
-from importers.ncu.rep import is_rep
-from importers.nsys.tables import Details, has_detail
-from importers.range_texts import name_lengths
-from importers.texts import Ints, Texts
+from bridge.importers import frames
+from bridge.importers.capture import NSIGHT_COMPUTE, Capture, Facts
+from bridge.importers.errors import NothingRecorded
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.device import short_name
+from bridge.importers.ncu import csv_text, printing, rep
+from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, metrics_of
+from bridge.importers.ncu.rep import is_rep
+from bridge.importers.nsys.tables import Details, has_detail
+from bridge.importers.range_texts import name_lengths
+from bridge.importers.texts import Ints, Texts
 
 # -- A timeline of kernels, and the ranges on it
 

@@ -11,9 +11,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from importers.errors import NotAReport
-from importers.frames import GRAPH, KERNEL, MISSING
-from importers.ncu.metrics import DEFAULT_DOMAIN, DURATION, Kernel, OpenRange, Rule, Value
+from bridge.importers.errors import NotAReport
+from bridge.importers.frames import GRAPH, KERNEL, MISSING
+from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, DURATION, Kernel, OpenRange, Rule, Value
 
 # -- Units: ncu prints ``1.60 usecond`` or ``5.12 cycle/nsecond``; values become exact base units
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.frames import key_codes
-from importers.nsys import schema
-from importers.range_texts import name_lengths
-from importers.sqlite_columns import Columns, ints_of, texts_of
-from importers.texts import Ints, Texts, unique_names
+from bridge.importers import frames
+from bridge.importers.frames import key_codes
+from bridge.importers.nsys import schema
+from bridge.importers.range_texts import name_lengths
+from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
+from bridge.importers.texts import Ints, Texts, unique_names
 
 # -- Names of the ids of an export: registered strings, domains, categories
 

@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.frames import MISSING
-from importers.nsys import schema
-from importers.nsys.annotations import Strings, distinct
-from importers.sqlite_columns import Columns, ints_of, texts_of
-from importers.texts import Ints, unique_names
+from bridge.importers import frames
+from bridge.importers.frames import MISSING
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.annotations import Strings, distinct
+from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
+from bridge.importers.texts import Ints, unique_names
 
 # -- Waits: synchronizations and event records
 

@@ -20,12 +20,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from importers.column_files import ARROW, open_tables, write_texts
-from importers.errors import ExportFailed
-from importers.nsys import schema
-from importers.nsys.tables import Table
-from importers.programs import find_program
-from importers.sqlite_columns import Database, texts_of
+from bridge.importers.column_files import ARROW, open_tables, write_texts
+from bridge.importers.errors import ExportFailed
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.tables import Table
+from bridge.importers.programs import find_program
+from bridge.importers.sqlite_columns import Database, texts_of
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 TIME_LIMIT_S = 3600

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.frames import MISSING, key_codes
-from importers.nsys.schema import GPU_BITS
-from importers.sqlite_columns import Columns, ints_of, texts_of
-from importers.texts import Ints
+from bridge.importers import frames
+from bridge.importers.frames import MISSING, key_codes
+from bridge.importers.nsys.schema import GPU_BITS
+from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
+from bridge.importers.texts import Ints
 
 
 def gpu_metrics(columns: Columns, names: Columns) -> pd.DataFrame:

@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from importers import frames
-from importers.frames import MISSING, key_codes
-from importers.nsys import schema
-from importers.nsys.annotations import Annotations
-from importers.sqlite_columns import Columns, ints_of, texts_of
-from importers.texts import Ints, Texts
+from bridge.importers import frames
+from bridge.importers.frames import MISSING, key_codes
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.annotations import Annotations
+from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
+from bridge.importers.texts import Ints, Texts
 
 # -- Blobs
 

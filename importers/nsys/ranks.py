@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from importers.nsys import schema
-from importers.sqlite_columns import Columns, texts_of
+from bridge.importers.nsys import schema
+from bridge.importers.sqlite_columns import Columns, texts_of
 
 # Variables that launchers set, as in `bridge.annotate.recording.writer`; the first number counts.
 RANK_VARIABLES: Mapping[str, tuple[str, ...]] = {

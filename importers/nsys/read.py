@@ -11,21 +11,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.arrow_columns import ColumnarExport
-from importers.capture import Capture, Facts, check_durations
-from importers.column_files import files_of, is_columnar
-from importers.device_work import is_next_to_nothing
-from importers.errors import NotAReport, NothingRecorded
-from importers.frames import MISSING
-from importers.nsys import said, schema
-from importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
-from importers.nsys.devices import activities, memory, waits
-from importers.nsys.gpu_metrics import gpu_metrics
-from importers.nsys.payloads import nccl_calls
-from importers.nsys.ranks import host_and_ranks, name_value_pairs
-from importers.nsys.stacks import call_chains
-from importers.nsys.tables import (
+from bridge.importers import frames
+from bridge.importers.arrow_columns import ColumnarExport
+from bridge.importers.capture import Capture, Facts, check_durations
+from bridge.importers.column_files import files_of, is_columnar
+from bridge.importers.device_work import is_next_to_nothing
+from bridge.importers.errors import NotAReport, NothingRecorded
+from bridge.importers.frames import MISSING
+from bridge.importers.nsys import diagnostics_text as said
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
+from bridge.importers.nsys.devices import activities, memory, waits
+from bridge.importers.nsys.gpu_metrics import gpu_metrics
+from bridge.importers.nsys.payloads import nccl_calls
+from bridge.importers.nsys.ranks import host_and_ranks, name_value_pairs
+from bridge.importers.nsys.stacks import call_chains
+from bridge.importers.nsys.tables import (
     FLAG,
     Column,
     Details,
@@ -34,14 +35,14 @@ from importers.nsys.tables import (
     has_detail,
     requested_side,
 )
-from importers.nsys.times import (
+from bridge.importers.nsys.times import (
     is_possible,
     origin_of_tables,
     with_possible_times,
 )
-from importers.sqlite_columns import Columns, Database, ints_of, texts_of
-from importers.sqlite_query import Query
-from importers.texts import Ints, Texts, unique_names
+from bridge.importers.sqlite_columns import Columns, Database, ints_of, texts_of
+from bridge.importers.sqlite_query import Query
+from bridge.importers.texts import Ints, Texts, unique_names
 
 # -- Devices
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from importers.frames import MISSING
-from importers.nsys.tables import (
+from bridge.importers.frames import MISSING
+from bridge.importers.nsys.tables import (
     GPU_SIDE,
     HOST_SIDE,
     JSON,

@@ -16,10 +16,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from importers.errors import NotAReport, ReportError
-from importers.nsys import schema
-from importers.nsys.read import check_file
-from importers.nsys.secrets import REMOVED, Secrets
+from bridge.importers.errors import NotAReport, ReportError
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.read import check_file
+from bridge.importers.nsys.secrets import REMOVED, Secrets
 
 IS_TEXT = "typeof({0}) IN ('text', 'blob')"
 USED_IDS = "scrub_used"  # a temporary table: ids of kept strings

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.call_chains import (
+from bridge.importers import frames
+from bridge.importers.call_chains import (
     CallChains,
     Frame,
     Tree,
@@ -19,11 +19,11 @@ from importers.call_chains import (
     source_frame,
     tree,
 )
-from importers.frames import MISSING, key_codes
-from importers.nsys import schema
-from importers.nsys.annotations import Annotations, Strings
-from importers.sqlite_columns import Columns, ints_of, texts_of
-from importers.texts import Ints
+from bridge.importers.frames import MISSING, key_codes
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.annotations import Annotations, Strings
+from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
+from bridge.importers.texts import Ints
 
 TABLES = ("call_chains", "system_call_chains", "sample_chains")
 

@@ -15,17 +15,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from importers.capture import total_ns
-from importers.errors import NotAReport
-from importers.frames import MISSING
-from importers.nsys import schema
-from importers.nsys.devices import fill_process
-from importers.nsys.schema import DEVICE_TABLES
-from importers.nsys.tables import FLAG, Table
-from importers.nsys.times import EVENT_TABLES, event_times, impossible_marks, is_possible
-from importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
-from importers.sqlite_query import Query
-from importers.texts import Ints, Texts
+from bridge.importers.capture import total_ns
+from bridge.importers.errors import NotAReport
+from bridge.importers.frames import MISSING
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.devices import fill_process
+from bridge.importers.nsys.schema import DEVICE_TABLES
+from bridge.importers.nsys.tables import FLAG, Table
+from bridge.importers.nsys.times import EVENT_TABLES, event_times, impossible_marks, is_possible
+from bridge.importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
+from bridge.importers.sqlite_query import Query
+from bridge.importers.texts import Ints, Texts
 
 # -- Kinds of annotations
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from importers.errors import NotAReport
-from importers.frames import MISSING
-from importers.sqlite_query import Query, Value
+from bridge.importers.errors import NotAReport
+from bridge.importers.frames import MISSING
+from bridge.importers.sqlite_query import Query, Value
 
 # -- Columns and tables
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from importers import frames
-from importers.capture import Capture, check_totals
-from importers.errors import NotAReport
-from importers.frames import MISSING
-from importers.nsys import schema
-from importers.nsys.devices import fill_process
-from importers.nsys.read import (
+from bridge.importers import frames
+from bridge.importers.capture import Capture, check_totals
+from bridge.importers.errors import NotAReport
+from bridge.importers.frames import MISSING
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.devices import fill_process
+from bridge.importers.nsys.read import (
     ExportFacts,
     check_file,
     devices,
@@ -31,8 +31,8 @@ from importers.nsys.read import (
     to_capture,
     with_all_columns,
 )
-from importers.nsys.schema import DEVICE_TABLES
-from importers.nsys.survey import (
+from bridge.importers.nsys.schema import DEVICE_TABLES
+from bridge.importers.nsys.survey import (
     ANNOTATION_COLUMNS,
     FOREVER,
     MAX_PHASES,
@@ -51,17 +51,17 @@ from importers.nsys.survey import (
     survey_export,
     window_cuts,
 )
-from importers.nsys.tables import Details, Present
-from importers.nsys.times import (
+from bridge.importers.nsys.tables import Details, Present
+from bridge.importers.nsys.times import (
     EVENT_TABLES,
     event_times,
     origin_of,
     sample_places,
     with_possible_times,
 )
-from importers.sqlite_columns import Columns, Database, ints_of, take_rows
-from importers.sqlite_query import Query
-from importers.texts import Ints, Texts
+from bridge.importers.sqlite_columns import Columns, Database, ints_of, take_rows
+from bridge.importers.sqlite_query import Query
+from bridge.importers.texts import Ints, Texts
 
 MAX_CACHED_STRINGS = 1 << 16  # strings that are kept for all windows
 MIN_ROWS, MAX_ROWS = 1 << 13, 1 << 18  # rows that are read at a time

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.capture import Capture, Facts
-from importers.column_files import FOLDERS
-from importers.errors import NotAReport, NothingRecorded
-from importers.frames import key_codes
-from importers.range_texts import name_lengths
-from importers.recording.lines import (
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.importers.column_files import FOLDERS
+from bridge.importers.errors import NotAReport, NothingRecorded
+from bridge.importers.frames import key_codes
+from bridge.importers.range_texts import name_lengths
+from bridge.importers.recording.lines import (
     CALL_PAYLOAD_BASE,
     PROCESS_BITS,
     START,
@@ -33,7 +33,7 @@ from importers.recording.lines import (
     parse_recording,
     read_recording,
 )
-from importers.texts import Ints, Texts, unique_names
+from bridge.importers.texts import Ints, Texts, unique_names
 
 # -- Details of calls
 

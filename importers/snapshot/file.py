@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from importers.errors import NotAReport
-from importers.frames import MISSING
-from importers.kineto.events import GZIP, MAX_NS, clean, integers, unpacked
-from importers.texts import Ints
+from bridge.importers.errors import NotAReport
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.events import GZIP, MAX_NS, clean, integers, unpacked
+from bridge.importers.texts import Ints
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 OPENING = re.compile(

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
-from importers.capture import Capture, Facts
-from importers.errors import NothingRecorded
-from importers.frames import MISSING
-from importers.kineto.events import integers, no_garbage_collection
-from importers.snapshot import file
-from importers.snapshot.file import Events, Stacks
-from importers.texts import Ints, Texts
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.importers.errors import NothingRecorded
+from bridge.importers.frames import MISSING
+from bridge.importers.kineto.events import integers, no_garbage_collection
+from bridge.importers.snapshot import file
+from bridge.importers.snapshot.file import Events, Stacks
+from bridge.importers.texts import Ints, Texts
 
 # -- Segments and their used blocks when the snapshot was taken
 

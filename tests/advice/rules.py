@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from advice.story import PAGEABLE, PINNED, TO_HOST, Story
+from bridge.importers.ncu.metrics import Kernel, Rule, metrics_of
 from bridge.report import Report
-from importers.ncu.metrics import Kernel, Rule, metrics_of
 
 Telling = Callable[[], Story]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advice.story import PAGEABLE, US, Story
-from bridge.analyze.advice import Advice, Finding
+from bridge.analyze.checks.advice import Advice, Finding
 
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 

@@ -16,8 +16,8 @@ from sarif_pydantic import Sarif
 import bridge
 from advice.rules import FIRES, loading
 from advice.story import Story
-from bridge.analyze.advice import RULES
-from bridge.analyze.advice.needs import NEEDS
+from bridge.analyze.checks.advice import RULES
+from bridge.analyze.checks.advice.needs import NEEDS
 from bridge.cli import main
 
 Ask = Callable[..., Result]

@@ -9,7 +9,7 @@ import pytest
 
 from advice.rules import FIRES, QUIET
 from advice.story import US, Story
-from bridge.analyze.advice import RULES, Advice
+from bridge.analyze.checks.advice import RULES, Advice
 from bridge.render.advice import sentence
 from bridge.report import Report
 

@@ -6,7 +6,7 @@ import pytest
 
 from advice.rules import FIRES, FP16, FP32
 from advice.story import PAGEABLE, PINNED, TO_HOST, US, Story
-from bridge.analyze.advice import RULES, Finding
+from bridge.analyze.checks.advice import RULES, Finding
 from bridge.report import Report
 
 

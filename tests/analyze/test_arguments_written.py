@@ -5,7 +5,7 @@ from __future__ import annotations
 from join.brute import Range
 from join.trainings import training
 
-from bridge.analyze.tables.call_details import arguments
+from bridge.analyze.core.call_details import arguments
 
 PROCESS = 7 << 24
 SIZES, INPUTS = ", sizes = [[2, 3], []]", ", input_op_ids = [(1,0)]"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from real_parts import corpus_reports
 
 import bridge
-from bridge.analyze.excerpt import excerpt
+from bridge.analyze.checks.excerpt import excerpt
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze import groups
+from bridge.analyze.core import groups
 
 GROUPS = 4
 times = st.integers(-(1 << 50), 1 << 50)

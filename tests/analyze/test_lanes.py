@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.analyze import tracks
+from bridge.analyze.draw import tracks
 
 TRACKS = 3
 slices = st.lists(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import bridge
-from bridge.analyze.occupancy import Occupancy
+from bridge.analyze.cost.occupancy import Occupancy
 
 # Compute capability, shared memory and threads of a multiprocessor; registers of a thread, threads and shared
 # memory of a block; the blocks that cudaOccMaxActiveBlocksPerMultiprocessor returned, compiled with gcc.

@@ -7,7 +7,7 @@ import pytest
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
-from bridge.analyze.plots import NO_OP, OTHER_OPS, over_time
+from bridge.analyze.draw.plots import NO_OP, OTHER_OPS, over_time
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from join.compare import keyed, only, same
 from join.programs import Program, attributed, programs, raw, report_of, without_libraries
 
-from bridge.analyze.catalog import TABLES
+from bridge.analyze.core.catalog import TABLES
+from bridge.analyze.core.totals import totals
 from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
-from bridge.analyze.totals import totals
+from bridge.importers.capture import Capture, concat
 from bridge.join.attributed import AttributedCapture
-from importers.capture import Capture, concat
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from join.programs import attributed, programs
 from made_reports import MARK
 
 import bridge
-from bridge.analyze.time_range import Windows, clock_window, range_windows, step_windows
-from bridge.analyze.timeline import Selection, parts, timeline
-from importers import ReportError, frames
+from bridge.analyze.core.time_range import Windows, clock_window, range_windows, step_windows
+from bridge.analyze.draw.timeline import Selection, parts, timeline
+from bridge.importers import ReportError, frames
 
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=25)
 

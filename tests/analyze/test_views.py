@@ -13,8 +13,8 @@ from join.trainings import training, trainings
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.tables.views import DIRECTED
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.lookup import DIRECTED
 from bridge.report import Report
 
 P = 7 << 24

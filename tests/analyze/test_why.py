@@ -12,7 +12,7 @@ from made_reports import PUSH_POP, START_END, Made, process, report, small, thre
 from real_parts import corpus_reports
 
 from bridge import report as whole
-from bridge.analyze.why import GENERAL, REMEDIES, remedy, rows_of, why
+from bridge.analyze.checks.why import GENERAL, REMEDIES, remedy, rows_of, why
 from bridge.cli import demo_report
 from bridge.join.arrays import NONE
 from bridge.join.attribution import REASONS

@@ -15,9 +15,9 @@ import pytest
 from test_under_nsys import PATHS
 
 import bridge
-import importers
-from importers import frames
-from importers.capture import Capture
+from bridge import importers
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 
 TEXTS = ("name", "domain_name", "category", "kind")
 USUAL_NS = 1_000_000  # the two clocks are read one after the other

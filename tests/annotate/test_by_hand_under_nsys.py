@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from test_under_nsys import profile
 
-import importers
+from bridge import importers
 from bridge.annotate import stack
-from importers.capture import Capture
+from bridge.importers.capture import Capture
 
 CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 

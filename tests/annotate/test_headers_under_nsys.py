@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from real_parts import need
 
 import bridge
-import importers
+from bridge import importers
 from bridge.annotate import headers
 from bridge.cli import main
-from importers.capture import Capture
+from bridge.importers.capture import Capture
 
 HERE = Path(__file__).parent
 STRICT = ("-Wall", "-Wextra", "-Werror")

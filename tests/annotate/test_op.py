@@ -12,7 +12,7 @@ from recorder import Recorder
 from bridge import nvtx_op
 from bridge.annotate import emit, emitter, instant, label, stack
 from bridge.annotate.label import Label
-from importers import frames
+from bridge.importers import frames
 
 
 def test_a_function_is_a_range_of_its_own_name(tool: Recorder) -> None:

@@ -33,16 +33,16 @@ from breakdown.brute_breakdown import (
     Place,
     Step,
 )
-from bridge.analyze.catalog import TABLES
-from bridge.analyze.catalog.breakdown import COST_NAMES
-from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.catalog import TABLES
+from bridge.analyze.core.catalog.breakdown import COST_NAMES
+from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.catalog.lookup import rows_of_dimensions
 from bridge.analyze.tables.breakdown import breakdown
-from bridge.analyze.tables.views import rows_of_dimensions
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import AttributionOptions
 from bridge.report import Report
-from importers import frames
-from importers.capture import Capture, Facts
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("names_as_recorded")]
 

@@ -14,9 +14,9 @@ import pytest
 from command import assert_misused, bridge, done, table_in
 from read_once import reading_once
 
-from bridge.analyze.catalog import TABLES
-from bridge.analyze.catalog.counters import COUNTER_SETS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog import TABLES
+from bridge.analyze.core.catalog.counters import COUNTER_SETS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -8,14 +8,22 @@ import pytest
 from click.testing import CliRunner
 
 import bridge
-from bridge.analyze.catalog import TABLES, VIEWS, column_named
-from bridge.analyze.catalog.breakdown import statistic_names
-from bridge.analyze.catalog.column import FRACTION, FROM_TIMES, INTEGER, RATIO, TEXT, WHOLES, Column
-from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog import TABLES, VIEWS, column_named
+from bridge.analyze.core.catalog.breakdown import statistic_names
+from bridge.analyze.core.catalog.column import (
+    FRACTION,
+    FROM_TIMES,
+    INTEGER,
+    RATIO,
+    TEXT,
+    WHOLES,
+    Column,
+)
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import columns_of, labels_of
+from bridge.analyze.tables.build import rows_function
 from bridge.analyze.tables.dimensions import CODINGS
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.table import rows_function
-from bridge.analyze.tables.views import columns_of, labels_of
 from bridge.cli import main
 from bridge.render.table_columns import WRITERS
 

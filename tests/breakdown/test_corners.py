@@ -25,17 +25,17 @@ from real_parts import corpus_reports
 from rich.cells import cell_len
 
 import bridge as package
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.breakdown import OP_COLUMNS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.filters import filter_rows, parse_time_ns
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.breakdown import OP_COLUMNS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.filters import filter_rows, parse_time_ns
 from bridge.analyze.tables.breakdown import breakdown
+from bridge.analyze.tables.build import ordered
 from bridge.analyze.tables.ranges import by_call
-from bridge.analyze.tables.table import ordered
+from bridge.importers import frames
 from bridge.render import table as tables
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed
-from importers import frames
 
 pytestmark = pytest.mark.usefixtures("folder")
 ODD = ['say "a, b=c"', "it's | 'so'", "[[2, 3]]", "x*y?"]

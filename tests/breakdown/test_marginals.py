@@ -13,10 +13,10 @@ import pytest
 from real_parts import NIGHT, corpus_reports
 
 import bridge
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import rows_of_dimensions
+from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.tables.breakdown import breakdown
-from bridge.analyze.tables.views import rows_of_dimensions
 from bridge.report import Report
 
 ADDING = {  # columns that add up over the rows of a finer table

@@ -17,7 +17,7 @@ from bridge.capture import plan
 from bridge.capture.plan import LaunchResult, Plan
 from bridge.capture.tool import CaptureError, Line, Request, Tool
 from bridge.cli.run import UNRECORDED, _import_recorded
-from importers.errors import NothingRecorded
+from bridge.importers.errors import NothingRecorded
 
 BEGUN_NS = 1_700_000_000_000_000_000
 AGAIN = "; if that is no fault of the program, run it again"

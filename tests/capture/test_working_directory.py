@@ -10,10 +10,10 @@ import pytest
 
 from bridge.capture import doctor, tool
 from bridge.cli import view
-from importers import programs
-from importers.errors import ExportFailed, NotAReport
-from importers.ncu import printing
-from importers.nsys import export
+from bridge.importers import programs
+from bridge.importers.errors import ExportFailed, NotAReport
+from bridge.importers.ncu import printing
+from bridge.importers.nsys import export
 
 PATHS = (":/usr/bin", "/usr/bin:", "/usr/bin::/bin", ".", "./", "bin:.", "", "~:..", ":", "x/../.")
 

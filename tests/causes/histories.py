@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from join import brute
 from join.programs import Program, op_of, programs, report_of
 
-from bridge.analyze.devices import Devices
-from bridge.analyze.kinds import is_compilation, is_data_loading
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.kinds import is_compilation, is_data_loading
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
 from bridge.join.options import AttributionOptions
 from causes.brute import Activity, Call, History, Range
-from importers import frames
-from importers.capture import Capture
 
 CALLS = (
     *("cudaLaunchKernel", "cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch"),

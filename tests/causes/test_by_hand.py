@@ -9,11 +9,11 @@ from join.brute import Activity, Call, Range
 from join.programs import Program
 
 import bridge.report
-from bridge.analyze.causes import causes, queue_times
-from bridge.analyze.causes.gaps import WORDS as CAUSES
-from bridge.analyze.causes.gaps import find_causes
-from bridge.analyze.causes.host_timeline import WORDS, bound
-from bridge.analyze.causes.tables import by_gap, by_idle
+from bridge.analyze.run.causes import causes, queue_times
+from bridge.analyze.run.causes.gaps import WORDS as CAUSES
+from bridge.analyze.run.causes.gaps import find_causes
+from bridge.analyze.run.causes.host_timeline import WORDS, bound
+from bridge.analyze.run.causes.tables import by_gap, by_idle
 from bridge.analyze.tables.host import by_launch
 from bridge.join.attributed import RowSelection
 from causes.histories import Made, made

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.causes import causes, idle_times, queue_times
-from bridge.analyze.causes.tables import by_gap, by_idle
+from bridge.analyze.run.causes import causes, idle_times, queue_times
+from bridge.analyze.run.causes.tables import by_gap, by_idle
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.host import by_launch
 from bridge.join.attributed import AttributedCapture

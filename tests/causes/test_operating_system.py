@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from made_reports import thread
 
 import bridge
-from bridge.analyze.causes.gaps import find_causes
-from bridge.analyze.causes.operating_system import meetings, off_cpu, system_time
-from bridge.analyze.causes.tables import by_gap, by_osrt
-from importers import frames
+from bridge.analyze.run.causes.gaps import find_causes
+from bridge.analyze.run.causes.operating_system import meetings, off_cpu, system_time
+from bridge.analyze.run.causes.tables import by_gap, by_osrt
+from bridge.importers import frames
 
 MS = 1_000_000
 SPANS = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))

@@ -6,10 +6,10 @@ import pytest
 from real_parts import ROOT
 
 import bridge.report
-from bridge.analyze.catalog.breakdown import CAUSES as COLUMNS
-from bridge.analyze.causes import causes
-from bridge.analyze.causes.gaps import WORDS as CAUSES
-from bridge.analyze.causes.host_timeline import WORDS
+from bridge.analyze.core.catalog.breakdown import CAUSES as COLUMNS
+from bridge.analyze.run.causes import causes
+from bridge.analyze.run.causes.gaps import WORDS as CAUSES
+from bridge.analyze.run.causes.host_timeline import WORDS
 from bridge.analyze.tables.breakdown import by_op
 
 PAGE = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")

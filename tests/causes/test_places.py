@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.analyze.causes.host_timeline import count_before
+from bridge.analyze.run.causes.host_timeline import count_before
 
 pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(-2, 4)), max_size=10)
 

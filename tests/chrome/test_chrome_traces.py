@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge
-import importers
-from importers.chrome.events import NESTED_ENDS, TraceEvents, pairs
-from importers.chrome.producers import UNKNOWN, producer_of, producers
+from bridge import importers
+from bridge.importers.chrome.events import NESTED_ENDS, TraceEvents, pairs
+from bridge.importers.chrome.producers import UNKNOWN, producer_of, producers
 
 PRODUCTS = {
     "mxnet": "MXNet profiler",

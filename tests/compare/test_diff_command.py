@@ -18,7 +18,7 @@ from read_once import reading_once
 from real_parts import corpus_reports, skip_what_holds_no_profile
 
 import bridge as library
-from importers import ReportError
+from bridge.importers import ReportError
 
 pytestmark = pytest.mark.usefixtures("folder")
 FAILED = 3

@@ -11,9 +11,9 @@ import pytest
 from pandas.api.types import is_numeric_dtype
 
 import bridge
-from bridge.analyze.catalog.breakdown import RANGE_COLUMNS
 from bridge.analyze.compare import Comparison, gates
 from bridge.analyze.compare.gates import NUMBER_COLUMNS, Budget, Change, Growth, Limit
+from bridge.analyze.core.catalog.breakdown import RANGE_COLUMNS
 from bridge.analyze.tables.breakdown import by_op
 from bridge.cli.diff import read_budget as read
 

@@ -16,8 +16,8 @@ import yaml
 from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
 
-from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.compare import COMPARABLE
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.cli import main
 from bridge.cli.diff import read_budget as read
 from bridge.comparison import diff

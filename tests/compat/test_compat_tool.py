@@ -11,7 +11,7 @@ import old_programs
 import pytest
 from real_parts import ROOT
 
-import importers
+from bridge import importers
 
 NAMES = {
     "RAF": {"outer", 'inner ü "quoted"'},

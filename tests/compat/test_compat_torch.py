@@ -19,7 +19,7 @@ import torch  # noqa: E402
 
 from bridge.annotate import emit, emitter  # noqa: E402
 from bridge.compat import torch_profiler as ours  # noqa: E402
-from importers.errors import ReportError  # noqa: E402
+from bridge.importers.errors import ReportError  # noqa: E402
 
 theirs = torch.profiler
 CPU = [theirs.ProfilerActivity.CPU]

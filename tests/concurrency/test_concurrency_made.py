@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs, report_of
 
-from bridge.analyze.concurrency import by_collective, by_device, exposure
-from bridge.analyze.concurrency.clocks import transfer_times
-from bridge.analyze.concurrency.overlap import occupancy, sm_efficiency
-from bridge.analyze.devices import Devices
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.run.concurrency import by_collective, by_device, exposure
+from bridge.analyze.run.concurrency.clocks import transfer_times
+from bridge.analyze.run.concurrency.overlap import occupancy, sm_efficiency
+from bridge.importers import frames
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from concurrency import brute
 from concurrency.brute import COMMUNICATION, COMPUTE, COPY, Ran
-from importers import frames
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 KINDS = {"kernel": COMPUTE, "graph": COMPUTE, "memcpy": COPY, "memset": COPY}

@@ -5,12 +5,12 @@ import pytest
 from real_parts import corpus_reports
 
 import bridge
-from bridge.analyze.concurrency import exposure
-from bridge.analyze.concurrency.overlap import exposed_times
-from bridge.analyze.kinds import is_communication
-from bridge.analyze.steps import ROLES
+from bridge.analyze.core.kinds import is_communication
+from bridge.analyze.run.concurrency import exposure
+from bridge.analyze.run.concurrency.overlap import exposed_times
+from bridge.analyze.run.steps import ROLES
+from bridge.importers import ReportError
 from bridge.join.arrays import NONE
-from importers import ReportError
 
 pytestmark = pytest.mark.slow
 

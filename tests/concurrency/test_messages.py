@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from bridge.analyze.concurrency.communication import (
+from bridge.analyze.run.concurrency.communication import (
     Details,
     bus_factor,
     collective_bytes,
     element_size,
     elements,
 )
-from bridge.analyze.concurrency.kernels import Message, collective_of, parse_kernel
+from bridge.analyze.run.concurrency.kernels import Message, collective_of, parse_kernel
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from real_parts import corpus_reports
 
 import bridge
-from bridge.analyze.concurrency import by_collective
-from bridge.analyze.concurrency.communication import CommunicationCalls
+from bridge.analyze.run.concurrency import by_collective
+from bridge.analyze.run.concurrency.communication import CommunicationCalls
 from concurrency.nccl_made import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECV, Nccl, blob
 
 COMM, OTHER = 0xFEDC_BA98_7654_3210, 5

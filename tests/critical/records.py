@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.importers.texts import Texts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import AttributionOptions
-from importers import frames
-from importers.capture import Capture, Facts
-from importers.texts import Texts
 
 
 def process(number: int) -> int:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.critical import by_critical
-from bridge.analyze.critical.run import KIND, Run
+from bridge.analyze.run.critical import by_critical
+from bridge.analyze.run.critical.run import KIND, Run
 from critical.brute import Brute
 from critical.records import Records, thread
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import bridge
-from bridge.analyze.overview import critical
+from bridge.analyze.draw.overview import critical
 from bridge.cli.demo_report import make
 
 

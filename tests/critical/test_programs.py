@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.critical import by_critical
-from bridge.analyze.critical.run import Run
+from bridge.analyze.run.critical import by_critical
+from bridge.analyze.run.critical.run import Run
 from critical.machine import ENGINE, Machine
 
 NS = st.integers(1, 60)

@@ -9,13 +9,13 @@ import pytest
 from real_parts import corpus_reports
 
 import bridge
-from bridge.analyze.critical import by_critical, retiming, table
-from bridge.analyze.critical.run import KINDS, Run
-from bridge.analyze.timeline import Selection
+from bridge.analyze.draw.timeline import Selection
+from bridge.analyze.run.critical import by_critical, retiming, table
+from bridge.analyze.run.critical.run import KINDS, Run
+from bridge.importers.capture import concat
 from bridge.join.attributed import AttributedCapture
 from critical.machine import Machine
 from critical.records import Records, thread
-from importers.capture import concat
 
 EMPTY = ("failed-export", "no-kernels-osrt")
 reports = pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])

@@ -10,7 +10,7 @@ import real_parts
 
 import bridge
 from bridge.compat import raf
-from importers import ReportError
+from bridge.importers import ReportError
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ import pytest
 from real_parts import NIGHT
 
 import bridge
-from bridge.analyze.steps import ROLES, Coverage, Walls, by_step
+from bridge.analyze.run.steps import ROLES, Coverage, Walls, by_step
+from bridge.importers import frames
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
 from bridge.report import Report
-from importers import frames
 
 US = 1_000
 RANKS = ("pytorch-2gpu-before", "pytorch-2gpu-after")

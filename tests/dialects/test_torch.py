@@ -8,12 +8,12 @@ import pytest
 import real_parts
 
 import bridge
-from bridge.analyze.dialects import TORCH
-from bridge.analyze.time_range import step_windows
-from bridge.analyze.timeline import Selection
+from bridge.analyze.core.time_range import step_windows
+from bridge.analyze.draw.dialects import TORCH
+from bridge.analyze.draw.timeline import Selection
+from bridge.importers import frames
+from bridge.importers.nsys.export import write_export
 from bridge.output import OutputError
-from importers import frames
-from importers.nsys.export import write_export
 
 TRAINING = "mnist-training"
 EVERY = ("pytorch-backward", "two-processes", TRAINING, "simplex-streams")

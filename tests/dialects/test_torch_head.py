@@ -10,7 +10,7 @@ import pytest
 from command import bridge as command
 
 import bridge
-from bridge.analyze.dialects.torch import torch as drawn
+from bridge.analyze.draw.dialects.torch import torch as drawn
 from bridge.render import chrome
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import bridge
-from bridge.analyze.memory import MemoryUsage, by_op, summary
+from bridge.analyze.cost.memory import MemoryUsage, by_op, summary
 
 TRAINING = Path(__file__).parents[1] / "memory" / "data" / "training.pt.trace.json.gz"
 

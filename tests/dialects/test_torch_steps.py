@@ -5,7 +5,7 @@ from __future__ import annotations
 from join.brute import Range
 from join.programs import Program, attributed
 
-from bridge.analyze.dialects.torch import torch
+from bridge.analyze.draw.dialects.torch import torch
 
 PROCESS = 7 << 24
 

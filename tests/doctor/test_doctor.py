@@ -106,7 +106,7 @@ def test_what_a_forked_child_annotates_is_not_recorded(nsys: str, folder: Path) 
         "if not os.fork():\n    bridge.nvtx_op('child')(len)('')\n    sys.exit()\n"
         "os.wait()\n"
     )
-    import importers
+    from bridge import importers
 
     names = {}
     for option in ("false", "true"):

@@ -14,7 +14,7 @@ from join.trainings import training, trainings
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.calltree import calltree
+from bridge.analyze.core.calltree import calltree
 from bridge.join.grammar import parse
 from bridge.knowledge.kernels import readable_names
 from flame.true_stacks import Step, TrueStacks, hold, paths_of

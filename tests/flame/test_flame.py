@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from command import assert_misused, assert_refused, bridge, done, inside
 
-from bridge.analyze.calltree import LEVELS, CallTree, calltree
+from bridge.analyze.core.calltree import LEVELS, CallTree, calltree
 from bridge.render.flame import folded, speedscope, svg
 from bridge.report import load
 from flame.true_stacks import paths_of

@@ -10,7 +10,7 @@ from itertools import pairwise
 from join.brute import Brute
 from join.brute_more import BruteMore
 
-from bridge.analyze.calltree import LEVELS, CallTree
+from bridge.analyze.core.calltree import LEVELS, CallTree
 
 
 @dataclass(frozen=True)

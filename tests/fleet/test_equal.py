@@ -15,8 +15,8 @@ from made_reports import changed, report
 from read_once import reading_once
 from real_parts import NIGHT, sampled
 
-import importers
-from bridge.analyze.tables.views import columns_of
+from bridge import importers
+from bridge.analyze.core.catalog.lookup import columns_of
 from bridge.cli.table_output import TableOutput
 from bridge.join.options import AttributionOptions
 from bridge.report import Report, join

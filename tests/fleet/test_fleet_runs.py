@@ -17,9 +17,9 @@ from read_once import reading_once
 
 import bridge as library
 from bridge import store
+from bridge.importers.errors import ReportError
 from bridge.scale.loading import expand_paths
 from fleet.reports import several
-from importers.errors import ReportError
 
 
 @pytest.fixture(scope="module", autouse=True)

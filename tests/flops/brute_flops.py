@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 
+from bridge.importers import frames
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
-from importers import frames
 
 SIZES = re.compile(r", sizes = (\[.*?\])(?=, input_op_ids = |\Z)")
 CALL = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = ")

@@ -6,7 +6,7 @@ import json
 
 from made_reports import PUSH_POP, Made, thread
 
-from bridge.analyze.flops import Costs
+from bridge.analyze.cost.flops import Costs
 from bridge.report import load
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from made_reports import PUSH_POP, Made, thread
 
-from bridge.analyze import flops
-from bridge.analyze.catalog.breakdown import COST_NAMES
-from bridge.analyze.flops import Costs
+from bridge.analyze.core.catalog.breakdown import COST_NAMES
+from bridge.analyze.cost import flops
+from bridge.analyze.cost.flops import Costs
 from bridge.knowledge.formulas.conventions import NAMES
 from bridge.knowledge.hardware import DTYPES
 from bridge.report import load

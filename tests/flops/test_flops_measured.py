@@ -8,10 +8,10 @@ import numpy as np
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
-from bridge.analyze.flops.calls import RangeCosts
-from bridge.analyze.flops.throughput import MEASURED, with_measured
+from bridge.analyze.cost.flops.calls import RangeCosts
+from bridge.analyze.cost.flops.throughput import MEASURED, with_measured
+from bridge.importers.ncu.metrics import Kernel, Value, metrics_of
 from bridge.knowledge.hardware import DTYPES
-from importers.ncu.metrics import Kernel, Value, metrics_of
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.analyze.flops import Costs
+from bridge.analyze.cost.flops import Costs
 from bridge.knowledge.formulas import Call, flops
 from bridge.report import load
 

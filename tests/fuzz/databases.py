@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from bridge.importers.nsys import schema
 from fuzz import octets, values
-from importers.nsys import schema
 
 OURS = tuple(table.name for table in schema.READ.values())
 RECURSIVE = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS {} FROM n"

@@ -100,7 +100,7 @@ def outcome(path: Path, opened: Callable[[Path], None]) -> dict[str, Any]:
 
 def _refusal(error: BaseException) -> str:
     """Tell whether an exception is a line for the user, raised as such by a line of ours."""
-    from importers.errors import ReportError
+    from bridge.importers.errors import ReportError
 
     frame = traceback.extract_tb(error.__traceback__)[-1]
     ours = frame.filename.startswith(HOME) and (frame.line or "").lstrip().startswith("raise ")

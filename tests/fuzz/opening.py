@@ -11,13 +11,13 @@ import numpy as np
 import bridge
 from bridge.cli import diff as budgets
 from bridge.cli.terminal import harmless
+from bridge.importers import onednn
+from bridge.importers.errors import ReportError
 from bridge.join import options
 from bridge.knowledge import kernels
 from bridge.render import document
 from bridge.render import table as tables
 from bridge.report import Report
-from importers import onednn
-from importers.errors import ReportError
 
 VIEWS = "op op-kernel kernel memcpy range module phase wait launch gap idle step device rule collective".split()
 LONGEST_LINE = 2_000

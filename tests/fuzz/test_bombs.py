@@ -12,12 +12,12 @@ import made_reports
 import pytest
 
 from bridge import load
+from bridge.importers import sqlite_columns
+from bridge.importers.errors import NotAReport
+from bridge.importers.kineto.events import RATIO, unpacked
+from bridge.importers.nsys import schema
 from fuzz import opening
 from fuzz.judge import READ, REFUSED, judged
-from importers import sqlite_columns
-from importers.errors import NotAReport
-from importers.kineto.events import RATIO, unpacked
-from importers.nsys import schema
 
 pytestmark = pytest.mark.slow
 

@@ -9,12 +9,11 @@ import made_reports
 import pytest
 from ncu import made_ncu
 
-import importers
-from bridge import load
+from bridge import importers, load
+from bridge.importers.errors import NotAReport
+from bridge.importers.nsys import schema
 from fuzz import opening
 from fuzz.judge import READ, judged
-from importers.errors import NotAReport
-from importers.nsys import schema
 
 PAGE = 4096
 DIGITS = "9" * 30

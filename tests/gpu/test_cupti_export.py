@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import importers
+from bridge import importers
 from bridge.annotate.label import Label
 from bridge.annotate.recording.sink import File
 from bridge.annotate.recording.writer import Mark, Row, Writer

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from join.plain_writer import write
 
 import bridge
-from bridge.analyze.counters.energy import energies, energy_columns
+from bridge.analyze.cost.counters.energy import energies, energy_columns
+from bridge.importers import frames
 from gpu_counters.made import made, tables
-from importers import frames
 
 COPY, KERNEL = 1, 0
 SPAN = st.tuples(st.integers(-5, 30), st.integers(0, 12))

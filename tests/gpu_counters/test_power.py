@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import bridge
-import importers
+from bridge import importers
 from bridge.annotate import power
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from command import bridge as run
 from join.plain_writer import METRIC_NAMES, METRICS, write
 
 import bridge
-import importers
+from bridge import importers
 from gpu_counters.made import COUNTERS, US, made
 
 KIND = 1 << 40  # upper bits of a typeId

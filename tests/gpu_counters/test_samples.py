@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.catalog.counters import METRICS, PEAK
-from bridge.analyze.counters import by_counter, counter_columns
-from bridge.analyze.counters.samples import Series, project
+from bridge.analyze.core.catalog.counters import METRICS, PEAK
+from bridge.analyze.cost.counters import by_counter, counter_columns
+from bridge.analyze.cost.counters.samples import Series, project
+from bridge.importers import frames
 from bridge.join.arrays import unions
-from importers import frames
 
 TIMES = st.lists(st.integers(-10, 40), max_size=12, unique=True).map(sorted)
 VALUES = st.integers(0, 100)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_reports import PUSH_POP, Made, thread
 
 import bridge
-from bridge.analyze.op_graph import op_graph
+from bridge.analyze.draw.op_graph import op_graph
 from bridge.render.op_graph import as_dot, as_execution_trace, as_json
 
 PID = 7

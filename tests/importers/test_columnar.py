@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 import real_parts
 
-import importers
-from importers import frames
-from importers.errors import ReportError
-from importers.nsys.export import Offer, fastest_form
+from bridge import importers
+from bridge.importers import frames
+from bridge.importers.errors import ReportError
+from bridge.importers.nsys.export import Offer, fastest_form
 
 FORMS = list(columnar.FORMS)
 

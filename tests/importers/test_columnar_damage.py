@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-import importers
-from importers.arrow_messages import CONTINUATION, DamagedStream, schema, streams_of
-from importers.errors import ReportError
+from bridge import importers
+from bridge.importers.arrow_messages import CONTINUATION, DamagedStream, schema, streams_of
+from bridge.importers.errors import ReportError
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_more_rows_than_a_parquet_file_may_hold_are_damage(tables, tmp_path, mon
     constant = pa.table({"start": pa.array([1]).take(pa.array([0] * 10**5))})
     folder = columnar.as_parquetdir(tables, tmp_path / "run_pqtdir")
     parquet.write_table(constant, folder / "NVTX_EVENTS.parquet", row_group_size=10**5)
-    monkeypatch.setattr("importers.column_files.MAX_ROWS_PER_BYTE", 8)
+    monkeypatch.setattr("bridge.importers.column_files.MAX_ROWS_PER_BYTE", 8)
     assert refusal(folder).startswith("run_pqtdir/NVTX_EVENTS.parquet: damaged (100000 rows in ")
 
 
@@ -226,7 +226,7 @@ def test_a_required_column_that_is_absent_is_an_unknown_schema(folder, tables):
 
 
 def test_a_folder_that_changes_meanwhile_is_refused(folder, monkeypatch):
-    from importers.arrow_columns import ColumnarExport
+    from bridge.importers.arrow_columns import ColumnarExport
 
     read = ColumnarExport.read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from join.plain_writer import COPIES, PID, write
 
-from importers import load
+from bridge.importers import load
 
 WAYS = (
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array", "Array-to-Device",

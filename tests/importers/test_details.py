@@ -6,9 +6,9 @@ import pytest
 from join.plain_writer import CALLS, COPIES, FILLS, GRAPHS, KERNELS, PID, TID, changed, write
 from made_reports import MARK, PUSH_POP
 
+from bridge.importers import frames, load
+from bridge.importers.nsys import export as own
 from bridge.report import join
-from importers import frames, load
-from importers.nsys import export as own
 
 DECOMPRESSIONS = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"
 DETAILS = ["source_kind", "target_kind", "migration_cause", "green_context"]
@@ -163,7 +163,7 @@ def test_without_details_there_is_no_json(written):
 
 @pytest.mark.slow
 def test_where_nothing_is_said_no_second_reading_is_made(written, monkeypatch):
-    from importers.sqlite_columns import Database
+    from bridge.importers.sqlite_columns import Database
 
     made, read = [], Database.read
     monkeypatch.setattr(Database, "read", lambda *a: made.append(1) or read(*a))

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from test_columnar import assert_equal
 
-import importers
-from importers.errors import ReportError
-from importers.nsys import export, schema
+from bridge import importers
+from bridge.importers.errors import ReportError
+from bridge.importers.nsys import export, schema
 
 pytestmark = pytest.mark.slow  # it starts programs
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from importers.sqlite_columns import ColumnBuffer
+from bridge.importers.sqlite_columns import ColumnBuffer
 
 values = st.lists(st.sampled_from([4, 4, 4, -1, 0]), max_size=4)
 constants = st.integers(0, 4).map(lambda rows: [4] * rows)

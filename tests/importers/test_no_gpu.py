@@ -11,7 +11,7 @@ import pytest
 from command import bridge, done, unwarned
 from made_reports import PUSH_POP, Made, thread
 
-from importers.nsys.schema import NO_GPU
+from bridge.importers.nsys.schema import NO_GPU
 
 PID = 100
 NO_KERNELS = "no kernels, memcpys or memsets; was it recorded with --trace=cuda?"

@@ -19,10 +19,10 @@ from join.plain_writer import (
 )
 from read_once import reading_once
 
-import importers
+from bridge import importers
+from bridge.importers import ReportError, frames, load
 from bridge.join.options import AttributionOptions
 from bridge.report import join
-from importers import ReportError, frames, load
 
 OTHER = 8 << 24
 HIGH = -(1 << 60)  # a hardware id of 128 and up makes a globalTid negative

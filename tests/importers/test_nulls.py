@@ -12,10 +12,10 @@ import pytest
 import real_parts
 
 import bridge
-import importers
-from importers import ReportError
-from importers.nsys import schema
-from importers.nsys.tables import EVERY, ON_REQUEST
+from bridge import importers
+from bridge.importers import ReportError
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.tables import EVERY, ON_REQUEST
 
 NAMED = ("pytorch-ddp",)  # the only file with names of enumerated payloads, one of which is NULL
 DETAILS = frozenset([EVERY, *ON_REQUEST])

@@ -11,9 +11,9 @@ from concurrency.nccl_made import DOMAIN, FIRST, OF_FUNCTION, SCHEMAS, Nccl, blo
 from hypothesis import given
 from hypothesis import strategies as st
 
-import importers
-from importers.nsys.payloads import Blobs
-from importers.texts import Texts
+from bridge import importers
+from bridge.importers.nsys.payloads import Blobs
+from bridge.importers.texts import Texts
 
 OPERATORS = ("sum", "product", "max", "min", "avg")
 COLUMNS = ("communicator", "bytes", "ranks", "rank", "peer", "root", "reduction")

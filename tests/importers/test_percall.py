@@ -7,9 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from importers import texts as texts_module
-from importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, SIZES, name_lengths, numbers, values
-from importers.texts import Texts
+from bridge.importers import texts as texts_module
+from bridge.importers.range_texts import (
+    INPUT_OP_IDS,
+    OP_ID,
+    SEQ,
+    SIZES,
+    name_lengths,
+    numbers,
+    values,
+)
+from bridge.importers.texts import Texts
 
 
 @pytest.fixture(autouse=True, scope="module", params=[texts_module.BLOCK_BYTES, 20])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from importers.range_texts import OP_ID, SEQ, numbers
-from importers.texts import Texts
+from bridge.importers.range_texts import OP_ID, SEQ, numbers
+from bridge.importers.texts import Texts
 
 DIGITS = "9081726354453627180"
 

@@ -16,9 +16,9 @@ from made_reports import report, small
 from served import served
 
 import bridge as product
-from importers import remote
-from importers.errors import ReportError
-from importers.remote import Url
+from bridge.importers import remote
+from bridge.importers.errors import ReportError
+from bridge.importers.remote import Url
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 SECRET = "hidden"

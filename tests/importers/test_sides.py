@@ -8,8 +8,8 @@ from command import assert_refused
 from command import bridge as command
 
 import bridge
-import importers
-from importers.nsys import read as nsys
+from bridge import importers
+from bridge.importers.nsys import read as nsys
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from join.plain_writer import write
 
-from importers import load
+from bridge.importers import load
 
 PID = 7 << 24
 THREAD, OTHER = PID | 7, PID | 8

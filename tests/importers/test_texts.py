@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from importers import texts
-from importers.texts import PADDING, Texts
+from bridge.importers import texts
+from bridge.importers.texts import PADDING, Texts
 
 pieces = st.one_of(
     st.sampled_from(

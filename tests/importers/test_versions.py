@@ -7,8 +7,8 @@ import pytest
 from join.plain_writer import write as plain
 from made_reports import process, thread
 
+from bridge.importers import load
 from bridge.report import join
-from importers import load
 
 pytestmark = pytest.mark.slow
 

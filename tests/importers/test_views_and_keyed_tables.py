@@ -13,9 +13,9 @@ import pytest
 from command import assert_refused, bridge, done
 from read_once import reading_once
 
-import importers
-from importers.nsys import schema
-from importers.nsys.windows import open_windows
+from bridge import importers
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.windows import open_windows
 
 KERNELS, NVTX, CALLS = schema.KERNELS.name, schema.ANNOTATIONS.name, schema.LAUNCHES.name
 ROW = "row_"

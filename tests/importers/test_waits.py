@@ -8,8 +8,8 @@ import pytest
 import real_parts
 from join.plain_writer import CALLS, KERNELS, PID, write
 
-from importers import frames, load
-from importers.capture import concat
+from bridge.importers import frames, load
+from bridge.importers.capture import concat
 
 SYNCS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OTHER = 8 << 24

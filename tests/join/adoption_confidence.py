@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-import importers
+from bridge import importers
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import BY_ADOPTION
 from bridge.join.grammar import parse
 from bridge.join.nesting import inherited
-from importers import frames
-from importers.capture import Capture
 
 LIBRARY_KINDS = ("operator", "communication")
 NOBODY = -2

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.importers.frames import ACTIVITY_KINDS as KINDS
+from bridge.importers.texts import Texts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import AttributionOptions
-from importers import frames
-from importers.capture import Capture, Facts
-from importers.frames import ACTIVITY_KINDS as KINDS
-from importers.texts import Texts
 from join.brute import CALL_ID, LIBRARIES, Activity, Brute, Call, Range
 
 PROCESSES = (7 << 24, 8 << 24, -(1 << 60) + (7 << 24))  # the last as of a hardware id of 128 and up

@@ -3,7 +3,7 @@
 import pytest
 from real_parts import ROOT
 
-import importers
+from bridge import importers
 from join.adoption_confidence import MODES, confidence, table
 
 REPORTS = "nsys/mnist-training.sqlite", "nsys/pytorch-backward.sqlite"

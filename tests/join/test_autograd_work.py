@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.importers import frames
 from bridge.join.adoption import NeedsWholeReportError
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.options import AttributionOptions
 from bridge.report import Report
-from importers import frames
 from join.brute import Activity, Call, Range
 from join.brute_more import AutogradWork
 from join.compare import chain

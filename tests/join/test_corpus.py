@@ -6,11 +6,11 @@ import pytest
 from real_parts import corpus_reports
 
 import bridge.report
-import importers
+from bridge import importers
+from bridge.analyze.core.totals import totals
 from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
-from bridge.analyze.totals import totals
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from join import plain_export

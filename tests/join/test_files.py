@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import bridge.report
-from bridge.analyze.totals import totals
+from bridge.analyze.core.totals import totals
 from join.compare import found_of, said
 from join.plain_writer import CALLS, COPIES, FILLS, GRAPHS, KERNELS, NVTX, STRINGS, strings, write
 from join.programs import DOMAINS, Program, programs, without_libraries

@@ -11,7 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from real_parts import ROOT, corpus_reports
 
-import importers
+from bridge import importers
+from bridge.importers.range_texts import name_lengths
+from bridge.importers.texts import Texts
 from bridge.join.grammar import (
     BY_NAME,
     DIALECTS,
@@ -23,8 +25,6 @@ from bridge.join.grammar import (
     parse,
     written,
 )
-from importers.range_texts import name_lengths
-from importers.texts import Texts
 
 EMPTY = ("failed-export", "no-kernels-osrt")
 REGROUPED = ("pyprof", "xla", "trace-me")  # dialects whose op is not what it once was

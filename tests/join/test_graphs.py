@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge
+from bridge.importers.nsys.export import Strings, write_export
 from bridge.join.attribution import NodeEvents, creation_of
-from importers.nsys.export import Strings, write_export
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pandas import isna
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.calltree import calltree, folded_stacks
+from bridge.analyze.core.calltree import calltree, folded_stacks
 from bridge.join.grammar import parse
 from bridge.report import Report
 from join import plain_export

@@ -7,12 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import bridge
+from bridge.importers.errors import ReportError
+from bridge.importers.nsys import schema
 from bridge.join.arrays import NONE
 from bridge.join.forest import levels
 from bridge.join.nesting import Nesting, TangledError, inherited
 from bridge.join.paths import paths
-from importers.errors import ReportError
-from importers.nsys import schema
 from join.brute import Range, outer_first, stack_at, union
 from join.compare import chain
 

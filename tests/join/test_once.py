@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import bridge
-from bridge.analyze.causes.host_timeline import Gaps
-from bridge.analyze.devices import Devices
-from bridge.analyze.steps import by_step
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.run.causes.host_timeline import Gaps
+from bridge.analyze.run.steps import by_step
+from bridge.analyze.tables.build import table
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.table import table
 from bridge.cli.demo_report import make
 from bridge.join.attributed import AttributedCapture, once
 from bridge.report import Report

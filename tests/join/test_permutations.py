@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge.report
-from bridge.analyze.catalog import VIEWS
+from bridge.analyze.core.catalog import VIEWS
+from bridge.importers.capture import Facts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import RANK_METADATA_KEY
 from bridge.report import Report
-from importers.capture import Facts
 from join.programs import PROCESSES, Program, attributed, programs
 
 # The critical path needs clocks that are aligned: without them it refuses several files.

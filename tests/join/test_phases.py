@@ -8,11 +8,11 @@ from hypothesis import given
 
 from bridge.analyze.tables.activity_metrics import by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
+from bridge.importers import frames
 from bridge.join import nesting
 from bridge.join.arrays import NONE
 from bridge.join.attribution import RULES
 from bridge.report import Report
-from importers import frames
 from join.brute import Activity, Call, Range
 from join.compare import found_of, keyed, only, said, same
 from join.programs import Program, attributed, phase_programs

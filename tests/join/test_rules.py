@@ -4,8 +4,8 @@ import made_reports
 import pytest
 
 import bridge
+from bridge.importers import ReportError
 from bridge.join.options import ops_of, rules
-from importers import ReportError
 
 GOOD = "[[rule]]\nmatch = '^layer(\\d+)$'\nop = 'layer \\1'\n"
 NO_OP = "[[rule]]\nmatch = 'a'\n"

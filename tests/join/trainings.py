@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
+from bridge.importers import frames
+from bridge.importers.capture import Capture
+from bridge.importers.texts import Texts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import AttributionOptions
-from importers import frames
-from importers.capture import Capture
-from importers.texts import Texts
 from join.brute import Activity, Call, Range
 from join.brute_more import BruteMore, Said, Wait
 from join.plain_export import without_per_call_part

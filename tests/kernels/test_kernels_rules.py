@@ -35,8 +35,8 @@ NEWER, CORPUS = table("newer.tsv"), table("corpus.tsv")
 @pytest.fixture(scope="module")
 def recorded(corpus):
     """Return {demangled name of a kernel: files it is in}, of all reports and traces."""
-    import importers
-    from importers import ReportError, frames
+    from bridge import importers
+    from bridge.importers import ReportError, frames
 
     found = {}
     for path in sorted([*(corpus / "nsys").glob("*.sqlite"), *(corpus / "kineto").iterdir()]):

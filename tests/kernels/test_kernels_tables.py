@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 import bridge
-from bridge.analyze import kinds
-from bridge.analyze.kinds import is_communication
+from bridge.analyze.core import kinds
+from bridge.analyze.core.kinds import is_communication
 from bridge.cli import main
+from bridge.importers import frames
 from bridge.join.options import AttributionOptions
 from bridge.knowledge import kernels
-from importers import frames
 
 SOME = (
     "mnist-training",

@@ -111,8 +111,8 @@ def witness(full: str) -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def recorded(corpus):
     """Return (short name, demangled name) of every kernel of the corpus."""
-    import importers
-    from importers import ReportError, frames
+    from bridge import importers
+    from bridge.importers import ReportError, frames
 
     found = set()
     for path in sorted([*(corpus / "nsys").glob("*.sqlite"), *(corpus / "kineto").iterdir()]):

@@ -10,7 +10,7 @@ import pytest
 from command import assert_refused, bridge
 from read_once import reading_once
 
-import importers
+from bridge import importers
 
 
 def refused(path, *words):

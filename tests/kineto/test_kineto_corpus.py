@@ -12,8 +12,8 @@ import pytest
 from real_parts import NIGHT
 
 import bridge
-from importers.kineto.device import short_name
-from importers.nsys import schema
+from bridge.importers.kineto.device import short_name
+from bridge.importers.nsys import schema
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ SHARED_WITHOUT_ASKING = 48 << 10
 @every
 def test_estimates_of_occupancy_are_kinetos(name, traces):
     """Kineto computes them with NVIDIA's cuda_occupancy.h, and writes per cent as whole numbers."""
-    from bridge.analyze.occupancy import Occupancy
+    from bridge.analyze.cost.occupancy import Occupancy
 
     joined, events = traces(name)
     found = Occupancy.of(joined.attributed)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bridge
-import importers
+from bridge import importers
 
 THREADS = (1, 2, "1890023232")
 time = st.integers(0, 60_000)  # ns

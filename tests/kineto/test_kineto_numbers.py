@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from importers.kineto.events import MAX_NS, UNKNOWN, integers, nanoseconds
+from bridge.importers.kineto.events import MAX_NS, UNKNOWN, integers, nanoseconds
 
 decimals = st.decimals(-(10**15), 10**16, allow_nan=False, allow_infinity=False, places=6)
 

@@ -11,7 +11,7 @@ from read_once import reading_once
 from real_parts import NIGHT
 
 import bridge
-from importers import frames
+from bridge.importers import frames
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import json
 
 import made
 
-import importers
+from bridge import importers
 
 NO_STREAM = 2**32 - 1  # CUPTI's CUPTI_SYNCHRONIZATION_INVALID_VALUE
 

@@ -11,10 +11,10 @@ import pytest
 from command import done
 from ncu import made_ncu
 
-from bridge.analyze.catalog import VIEWS
+from bridge.analyze.core.catalog import VIEWS
 from bridge.cli.mcp import mcp
 from bridge.cli.mcp_reports import KeptReports
-from importers.errors import NoSuchReport, ReportError
+from bridge.importers.errors import NoSuchReport, ReportError
 from mcp_server.answers import LIMIT, asked, objects, rounded
 
 pytest.importorskip("pydantic", reason="the MCP SDK is not installed")

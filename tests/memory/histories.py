@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 from join.programs import Program, elsewhere, instants, programs, report_of, threads
 
-from bridge.analyze.memory import MemoryUsage
+from bridge.analyze.cost.memory import MemoryUsage
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.join.attributed import AttributedCapture
-from importers import frames
-from importers.capture import Capture
 from memory.brute import Event, Replay
 
 

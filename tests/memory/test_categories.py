@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bridge
-from bridge.analyze.memory import MemoryUsage, by_category
-from bridge.analyze.memory.categories import CATEGORIES, Categories
-from importers import frames
+from bridge.analyze.cost.memory import MemoryUsage, by_category
+from bridge.analyze.cost.memory.categories import CATEGORIES, Categories
+from bridge.importers import frames
 
 DATA = Path(__file__).parent / "data"
 TRAINING = DATA / "training.pt.trace.json.gz"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bridge.analyze.memory.flow import BEFORE_COLOR, OTHER_COLOR, Flow, FlowPanel
+from bridge.analyze.cost.memory.flow import BEFORE_COLOR, OTHER_COLOR, Flow, FlowPanel
 from bridge.render.memory_plots import flow_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bridge
-import importers
-from bridge.analyze.memory import MemoryUsage, by_event, by_op, summary
-from importers import frames
+from bridge import importers
+from bridge.analyze.cost.memory import MemoryUsage, by_event, by_op, summary
+from bridge.importers import frames
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from read_once import reading_once
 
 import bridge
-import importers
-from bridge.analyze.memory import (
+from bridge import importers
+from bridge.analyze.cost.memory import (
     MemoryUsage,
     alive_at_peak,
     by_allocation,
@@ -27,8 +27,8 @@ from bridge.analyze.memory import (
     summary,
 )
 from bridge.cli import main
+from bridge.importers import frames
 from bridge.render.memory_plots import flow_svg
-from importers import frames
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 
 import bridge
-from bridge.analyze.dialects import draw
-from bridge.analyze.memory import MemoryUsage
-from bridge.analyze.time_range import clock_window
-from bridge.analyze.timeline import Selection, parts, timeline
-from bridge.analyze.timeline.host import curve_name
-from importers import frames
+from bridge.analyze.core.time_range import clock_window
+from bridge.analyze.cost.memory import MemoryUsage
+from bridge.analyze.draw.dialects import draw
+from bridge.analyze.draw.timeline import Selection, parts, timeline
+from bridge.analyze.draw.timeline.host import curve_name
+from bridge.importers import frames
 from memory.histories import histories
 from memory.snapshots import snapshot, training
 from memory.test_made import COLUMNS, filled, program, rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.memory.ops import range_maxima
+from bridge.analyze.cost.memory.ops import range_maxima
 
 
 def test_every_stretch_of_a_column():

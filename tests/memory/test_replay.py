@@ -10,8 +10,15 @@ from hypothesis import given
 from join.brute import Call, Range
 from join.programs import Program
 
-from bridge.analyze.memory import alive_at_peak, by_allocation, by_event, by_op, by_step, summary
-from importers.frames import MEMORY_KINDS
+from bridge.analyze.cost.memory import (
+    alive_at_peak,
+    by_allocation,
+    by_event,
+    by_op,
+    by_step,
+    summary,
+)
+from bridge.importers.frames import MEMORY_KINDS
 from memory.brute import Event
 from memory.histories import History, histories
 

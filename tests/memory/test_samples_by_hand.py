@@ -10,7 +10,7 @@ from made_reports import MARK, PUSH_POP, Made, thread
 from sampling.fakes import Torch
 
 import bridge
-from bridge.analyze.memory.samples import Samples, by_sample, sample_peaks, samples_by_op
+from bridge.analyze.cost.memory.samples import Samples, by_sample, sample_peaks, samples_by_op
 from bridge.annotate import nvtx_op
 from bridge.render import summaries
 from bridge.report import load

@@ -6,12 +6,12 @@ import numpy as np
 from join.brute import Range
 from join.programs import Program, op_of
 
-from bridge.analyze.memory import by_category, by_op
-from bridge.analyze.memory import flow as flows
-from bridge.analyze.memory.categories import CATEGORIES, Categories
-from bridge.analyze.memory.usage import MemoryUsage
-from bridge.analyze.timeline.host import memory_curves
-from bridge.analyze.tracks import Tracks
+from bridge.analyze.cost.memory import by_category, by_op
+from bridge.analyze.cost.memory import flow as flows
+from bridge.analyze.cost.memory.categories import CATEGORIES, Categories
+from bridge.analyze.cost.memory.usage import MemoryUsage
+from bridge.analyze.draw.timeline.host import memory_curves
+from bridge.analyze.draw.tracks import Tracks
 from bridge.render.memory_plots import PALETTE
 from bridge.report import Report
 from memory.brute import Event

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import importers
-from bridge.analyze.memory import (
+from bridge import importers
+from bridge.analyze.cost.memory import (
     MemoryUsage,
     alive_at_peak,
     by_allocation,
@@ -27,9 +27,9 @@ from bridge.analyze.memory import (
     summary,
 )
 from bridge.cli import main
+from bridge.importers import ReportError, frames
+from bridge.importers.snapshot import file
 from bridge.join.attributed import AttributedCapture
-from importers import ReportError, frames
-from importers.snapshot import file
 from memory.snapshots import FORWARD, INTERNAL, LOSS, MAIN, Device, frame, snapshot, stack, training
 
 
@@ -418,7 +418,7 @@ def test_what_does_not_fit_into_memory(device, tmp_path, monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr("importers.snapshot.file._unpickle", full)
+    monkeypatch.setattr("bridge.importers.snapshot.file._unpickle", full)
     with pytest.raises(ReportError, match="do not fit into memory"):
         importers.load(written(tmp_path / "s.pickle", snapshot(device)))
 

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from hypothesis import given
 
 import bridge
-from bridge.analyze.memory import MemoryUsage, by_category, summary
-from bridge.analyze.memory import flow as stacking
-from bridge.analyze.memory.categories import CATEGORIES, Categories, category_levels
-from bridge.analyze.memory.flow import AreaPanel, StackedAreas, stacked_areas
+from bridge.analyze.cost.memory import MemoryUsage, by_category, summary
+from bridge.analyze.cost.memory import flow as stacking
+from bridge.analyze.cost.memory.categories import CATEGORIES, Categories, category_levels
+from bridge.analyze.cost.memory.flow import AreaPanel, StackedAreas, stacked_areas
 from bridge.cli import main
+from bridge.importers import frames
 from bridge.join.attributed import AttributedCapture
 from bridge.render.memory_plots import IN_TORCH, as_torch, stacked_svg
-from importers import frames
 from memory.histories import histories
 from memory.snapshots import snapshot, training
 from memory.test_snapshot import held_of, written

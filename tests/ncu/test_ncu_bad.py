@@ -11,8 +11,8 @@ from command import assert_misused, assert_refused, bridge
 from made_ncu import kernel, raw
 from made_reports import small
 
-import importers
-from importers import ReportError
+from bridge import importers
+from bridge.importers import ReportError
 
 HEAD = raw([])
 

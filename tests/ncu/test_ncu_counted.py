@@ -13,12 +13,12 @@ from command import bridge as run
 from made_ncu import DURATION, kernel, raw
 
 import bridge
-import importers
-from bridge.analyze.flops import Costs
-from bridge.analyze.metrics import flop_counters
-from bridge.analyze.metrics.flop_counters import FlopCounts, tensor_dtype
-from bridge.analyze.overview.axis import Names
-from bridge.analyze.overview.roofline import roofline
+from bridge import importers
+from bridge.analyze.cost.flops import Costs
+from bridge.analyze.cost.metrics import flop_counters
+from bridge.analyze.cost.metrics.flop_counters import FlopCounts, tensor_dtype
+from bridge.analyze.draw.overview.axis import Names
+from bridge.analyze.draw.overview.roofline import roofline
 from bridge.knowledge.hardware import DTYPES
 
 FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"

@@ -11,9 +11,9 @@ import pytest
 from real_parts import ROOT
 
 import bridge
-import importers
-from bridge.analyze.metrics.values import HEADLINES as HEADLINES_THERE
-from importers.ncu.rep import base_unit
+from bridge import importers
+from bridge.analyze.cost.metrics.values import HEADLINES as HEADLINES_THERE
+from bridge.importers.ncu.rep import base_unit
 
 PRINTED = "simple-divergence"
 REPORTS = ("cutlass-gemm-nvtx", "cutlass-gemm-int8", "cuda-graph", PRINTED)

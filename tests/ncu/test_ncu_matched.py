@@ -13,9 +13,9 @@ from made_ncu import DURATION, kernel, raw
 from made_reports import PUSH_POP, Made, process, thread
 
 import bridge
-import importers
-from bridge.analyze.metrics.matching import match_metrics
-from bridge.analyze.metrics.values import MATCH_LEVELS
+from bridge import importers
+from bridge.analyze.cost.metrics.matching import match_metrics
+from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from made_ncu import kernel, raw
 
 import bridge
-import importers
-from importers.ncu import read as ncu_report
-from importers.ncu.metrics import DEFAULT_DOMAIN, Kernel, OpenRange, Value
+from bridge import importers
+from bridge.importers.ncu import read as ncu_report
+from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, Kernel, OpenRange, Value
 
 STACKS = st.lists(
     st.tuples(

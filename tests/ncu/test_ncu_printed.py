@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_ncu import DURATION, details, kernel, raw
 
-import importers
+from bridge import importers
+from bridge.importers.ncu import csv_text
+from bridge.importers.ncu.rep import base_unit as base
+from bridge.importers.ncu.rep import decimal_comma, number, scaled
 from bridge.report import join
-from importers.ncu import csv_text
-from importers.ncu.rep import base_unit as base
-from importers.ncu.rep import decimal_comma, number, scaled
 
 
 def loaded(folder, text, name="x.csv"):

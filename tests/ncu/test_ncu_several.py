@@ -7,9 +7,9 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.metrics.matching import merge_metrics
-from importers import frames
-from importers.ncu.metrics import Kernel, Metrics, Rule, Value, metrics_of
+from bridge.analyze.cost.metrics.matching import merge_metrics
+from bridge.importers import frames
+from bridge.importers.ncu.metrics import Kernel, Metrics, Rule, Value, metrics_of
 
 NAMES = "abc"
 PART = st.lists(

@@ -10,8 +10,8 @@ from command import assert_misused, done
 from command import bridge as run
 
 import bridge
-from bridge.analyze.advice.compute import shortened
-from bridge.analyze.metrics.values import HEADLINES
+from bridge.analyze.checks.advice.compute import shortened
+from bridge.analyze.cost.metrics.values import HEADLINES
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from made_reports import UNSEALED
 from read_once import reading_once
 from real_parts import NIGHT
 
-import importers
-from bridge import store
+from bridge import importers, store
 from bridge.report import join
 from bridge.store.tables import VERSION
 

@@ -12,9 +12,9 @@ from made_ncu import kernel, raw
 from read_once import reading_once
 
 import bridge
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.metrics.no_timeline import NoTimelineError
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.no_timeline import NoTimelineError
 from bridge.cli import COMMANDS
 
 WHY = ("c.csv", "Nsight Compute ran each kernel alone", "no timeline", "--ncu beside")

@@ -11,9 +11,9 @@ from command import assert_misused, assert_refused, bridge, done
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze import onednn
-from bridge.analyze import onednn as primitives
-from importers.onednn import load
+from bridge.analyze.tables import onednn
+from bridge.analyze.tables import onednn as primitives
+from bridge.importers.onednn import load
 from onednn.brute import sums
 
 DATA = Path(__file__).parent / "data"
@@ -110,7 +110,7 @@ def test_logs_of_several_versions_in_one_file(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_blocks_that_end_anywhere_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = primitives.by_dimensions(load(*LOGS), ("primitive", "problem"), "primitive")
-    monkeypatch.setattr("importers.onednn.BLOCK", 1000)
+    monkeypatch.setattr("bridge.importers.onednn.BLOCK", 1000)
     assert primitives.by_dimensions(load(*LOGS), ("primitive", "problem"), "primitive").equals(
         whole
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from command import done
 from made_reports import MARK, PUSH_POP, Made, thread
 
-from importers.frames import CALL_ID, CALL_ID_SHIFT
+from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 
 MARKUP = "</script><img src=x onerror=alert(1)>"
 HOSTILE = (

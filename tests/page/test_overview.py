@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.overview import comparison, overview
-from bridge.analyze.overview.axis import Bins, largest_mask
-from bridge.analyze.overview.operators import operators
-from bridge.analyze.overview.timeline import timeline_columns
-from bridge.analyze.totals import totals
+from bridge.analyze.core.totals import totals
+from bridge.analyze.draw.overview import comparison, overview
+from bridge.analyze.draw.overview.axis import Bins, largest_mask
+from bridge.analyze.draw.overview.operators import operators
+from bridge.analyze.draw.overview.timeline import timeline_columns
 from bridge.join.arrays import unions
 from bridge.knowledge.kernels import readable_names
 from bridge.report import load

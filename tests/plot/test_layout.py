@@ -12,11 +12,11 @@ from command import assert_refused, bridge
 from made_reports import MARK, PUSH_POP, Made, thread
 from real_parts import NIGHT
 
-from bridge.analyze.flops import Costs
-from bridge.analyze.overview.axis import Axis, Names
-from bridge.analyze.overview.memory import memory
-from bridge.analyze.overview.roofline import roofline
-from bridge.analyze.plots import Durations, breakdown, over_time
+from bridge.analyze.cost.flops import Costs
+from bridge.analyze.draw.overview.axis import Axis, Names
+from bridge.analyze.draw.overview.memory import memory
+from bridge.analyze.draw.overview.roofline import roofline
+from bridge.analyze.draw.plots import Durations, breakdown, over_time
 from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS, Drawing
 from bridge.report import load
 

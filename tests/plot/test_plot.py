@@ -18,7 +18,7 @@ from join.trainings import trainings
 from made_reports import MARK, PUSH_POP, Made, thread
 from real_parts import NIGHT
 
-from bridge.analyze.plots import PARTS, breakdown, durations, over_time
+from bridge.analyze.draw.plots import PARTS, breakdown, durations, over_time
 from bridge.render.plot.page import short, time
 from bridge.report import load
 
@@ -139,7 +139,7 @@ def test_without_matplotlib_one_line_says_what_to_install(report, monkeypatch):
 
 def test_only_the_room_of_plots_imports_matplotlib():
     program = (
-        "import sys, bridge.cli.plot, bridge.analyze.plots; print('matplotlib' in sys.modules)"
+        "import sys, bridge.cli.plot, bridge.analyze.draw.plots; print('matplotlib' in sys.modules)"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

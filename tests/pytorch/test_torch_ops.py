@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 import bridge.torch
 from bridge.annotate import emit, emitter
 from bridge.frameworks.torch.sizes import MAX_BYTES, with_sizes
+from bridge.importers.range_texts import name_lengths
+from bridge.importers.texts import Texts
 from bridge.join.grammar import parse, written
-from importers.range_texts import name_lengths
-from importers.texts import Texts
 
 
 def test_ops_have_the_names_of_pytorchs_profiler(tool):

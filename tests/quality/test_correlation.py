@@ -8,10 +8,10 @@ import made_reports
 import pytest
 from command import bridge, done
 
-import importers
-from bridge.analyze import correlation
+from bridge import importers
+from bridge.analyze.core import correlation
+from bridge.importers.nsys import schema
 from bridge.report import join
-from importers.nsys import schema
 
 CALLS, STRINGS = schema.LAUNCHES.name, schema.STRINGS.name
 STEPS = 20

@@ -14,9 +14,9 @@ from command import assert_refused, bridge, done
 from made_reports import process
 
 import bridge as public
-import importers
-from importers import frames
-from importers.nsys import said
+from bridge import importers
+from bridge.importers import frames
+from bridge.importers.nsys import diagnostics_text as said
 
 GONE = "python: can't open file '/path/train.py': [Errno 2] No such file or directory"
 STARTED = "CUDA profiling might have not been started correctly."

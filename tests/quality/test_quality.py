@@ -21,13 +21,13 @@ from made_reports import report as made_report
 from real_parts import ROOT, corpus_reports, named
 
 import bridge
-import importers
-from bridge.analyze.quality import REASONS, Quality, quality
-from bridge.analyze.quality.reasons import Overhead
+from bridge import importers
+from bridge.analyze.checks.quality import REASONS, Quality, quality
+from bridge.analyze.checks.quality.reasons import Overhead
+from bridge.importers.nsys import schema
 from bridge.render import units
 from bridge.render.quality import sentence
 from bridge.report import Report
-from importers.nsys import schema
 
 PAGE = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
 LOST = "Not all CUDA events might have been collected."

@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge
-from bridge.analyze.concurrency import clocks
-from bridge.analyze.concurrency.clocks import APART, COLLECTIVES, REFERENCE, START, UNKNOWN, Clocks
-from importers.capture import Facts
+from bridge.analyze.run.concurrency import clocks
+from bridge.analyze.run.concurrency.clocks import (
+    APART,
+    COLLECTIVES,
+    REFERENCE,
+    START,
+    UNKNOWN,
+    Clocks,
+)
+from bridge.importers.capture import Facts
 from ranks.run import BEGIN_NS, EPOCH, STEP_NS, Rank, meeting, run
 
 SECOND = 1_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.concurrency.clocks import (
+from bridge.analyze.run.concurrency.clocks import (
     COLLECTIVES,
     REFERENCE,
     START,
@@ -12,7 +12,7 @@ from bridge.analyze.concurrency.clocks import (
     _refined,
     clocks_by_start,
 )
-from importers.capture import Facts
+from bridge.importers.capture import Facts
 
 EPOCH = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000

@@ -9,7 +9,7 @@ from command import bridge as command
 from read_once import reading_once
 
 import bridge
-from bridge.analyze.timeline import timeline
+from bridge.analyze.draw.timeline import timeline
 from ranks.run import BEGIN_NS, GEMM_NS, Rank, run
 
 pytestmark = pytest.mark.slow

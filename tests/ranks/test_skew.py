@@ -9,9 +9,9 @@ from made_reports import PUSH_POP, thread
 from real_parts import NIGHT, corpus_reports
 
 import bridge
-from bridge.analyze.ranks.table import Run
+from bridge.analyze.run.ranks.table import Run
+from bridge.importers import ReportError
 from bridge.join.arrays import NONE
-from importers import ReportError
 from ranks.run import ALL_REDUCE, BEGIN_NS, STEP_NS, Rank, begun, meeting, run
 
 pytestmark = pytest.mark.slow

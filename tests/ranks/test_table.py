@@ -7,7 +7,7 @@ import pytest
 from command import done
 
 import bridge
-from bridge.analyze.ranks.table import Run
+from bridge.analyze.run.ranks.table import Run
 from ranks.run import BEGIN_NS, STEP_NS, Rank, begun, meeting, run
 
 pytestmark = pytest.mark.slow

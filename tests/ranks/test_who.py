@@ -10,12 +10,12 @@ from fleet.split import split
 from made_reports import PUSH_POP, process, thread
 
 import bridge
-from bridge.analyze.ranks import Ranks, members
-from bridge.analyze.ranks.members import duplicate_rank_warnings
+from bridge.analyze.run.ranks import Ranks, members
+from bridge.analyze.run.ranks.members import duplicate_rank_warnings
 from bridge.annotate.recording.lines import RANKS
+from bridge.importers.capture import Facts
+from bridge.importers.nsys.ranks import RANK_VARIABLES
 from bridge.join import options as ranked
-from importers.capture import Facts
-from importers.nsys.ranks import RANK_VARIABLES
 from ranks.run import Rank, begun, run
 
 SECRETS = ("API_TOKEN=planted-9137", "AWS_SECRET=planted-5551", "HOSTNAME=planted-71")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
-from importers.recording.lines import Recording, read_recording
+from bridge.importers.recording.lines import Recording, read_recording
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE), str(HERE.parent.parent)])

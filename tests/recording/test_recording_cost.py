@@ -15,10 +15,10 @@ from bridge.annotate import emit
 from bridge.annotate.recording.sink import File
 from bridge.annotate.recording.writer import Writer
 from bridge.annotate.stack import CALL_ID_BASE
-from importers import frames
-from importers.capture import Capture, Facts
-from importers.recording.lines import read_recording
-from importers.recording.read import with_details
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.importers.recording.lines import read_recording
+from bridge.importers.recording.read import with_details
 
 pytestmark = pytest.mark.slow
 

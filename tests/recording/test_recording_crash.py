@@ -14,10 +14,10 @@ import pytest
 from processes import BEGIN, arguments, environ, ran, recordings, run
 from real_parts import NIGHT
 
-import importers
+from bridge import importers
 from bridge.annotate.recording.sink import File
 from bridge.annotate.recording.writer import Writer
-from importers.recording.lines import read_recording
+from bridge.importers.recording.lines import read_recording
 
 LOOP = """
 writer, n = attached.writer(), 0

@@ -22,10 +22,10 @@ from bridge.annotate.recording.recorder import OPEN, Recorder
 from bridge.annotate.recording.sink import File, Memory
 from bridge.annotate.recording.writer import Writer
 from bridge.annotate.stack import CALL_ID_BASE
-from importers.errors import ReportError
-from importers.recording.lines import Recording, parse_recording, read_recording
-from importers.recording.read import read as load
-from importers.recording.read import read_lines
+from bridge.importers.errors import ReportError
+from bridge.importers.recording.lines import Recording, parse_recording, read_recording
+from bridge.importers.recording.read import read as load
+from bridge.importers.recording.read import read_lines
 
 TEXTS = st.text(
     st.one_of(

@@ -15,7 +15,7 @@ from textwrap import dedent
 import pytest
 from processes import PATH
 
-import importers
+from bridge import importers
 from bridge.annotate.recording import writer
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from importers.recording.lines import read_label
+from bridge.importers.recording.lines import read_label
 
 
 @pytest.mark.parametrize("color", [None, 0, 0x00FF00, 0xFFFFFFFF])

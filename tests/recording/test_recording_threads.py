@@ -6,7 +6,7 @@ import pytest
 from processes import arguments, ran, recordings
 from real_parts import NIGHT
 
-import importers
+from bridge import importers
 
 pytestmark = pytest.mark.slow
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import importers
+from bridge import importers
 from bridge.annotate.label import Label
 from bridge.annotate.recording.recorder import Recorder
 from bridge.annotate.recording.sink import ENDING, File, Memory
 from bridge.annotate.recording.writer import Writer
-from importers.errors import NotAReport, NothingRecorded, ReportError
-from importers.recording.lines import parse_recording
-from importers.recording.read import read_lines
+from bridge.importers.errors import NotAReport, NothingRecorded, ReportError
+from bridge.importers.recording.lines import parse_recording
+from bridge.importers.recording.read import read_lines
 
 
 def recording() -> bytes:

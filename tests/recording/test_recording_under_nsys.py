@@ -15,8 +15,8 @@ import pytest
 from command import bridge, done
 from processes import PATH
 
-import importers
-from importers.errors import NotAReport
+from bridge import importers
+from bridge.importers.errors import NotAReport
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,8 @@ from read_once import reading_once
 from real_parts import ROOT, corpus_reports
 from test_docs import PAGES
 
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.cli.demo_report import make
 
 DOCS = ROOT / "docs"
@@ -372,6 +372,6 @@ def test_the_listing_holds_what_is_documented(contracts: ModuleType) -> None:
         "bridge.torch.ops(",  # a function that has the name of its module, in a package that is not installed here
         "bridge.Report.by(",
         "class bridge.comparison.Diff(",
-        "importers.load(*paths: ",
+        "bridge.importers.load(*paths: ",
     ):
         assert [line for line in listed if line.startswith(start)], start

@@ -14,8 +14,8 @@ from test_docs import PAGES, commands, named_in
 
 import bridge as package
 from bridge import bench, memory
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.cli import main
 
 DOCS = ROOT / "docs"
@@ -120,5 +120,7 @@ def test_what_the_reference_names_exists():
         name for name in sorted(referred()) if not loader.modules_collection[name].has_docstring
     ]
     assert undocumented == []
-    found = {name: loader.modules_collection[name] for name in referred() - {"importers.errors"}}
+    found = {
+        name: loader.modules_collection[name] for name in referred() - {"bridge.importers.errors"}
+    }
     assert [name for name, thing in found.items() if thing.is_module] == []

@@ -8,8 +8,8 @@ import real_parts
 from made_reports import Made, thread
 
 import bridge
-from bridge.analyze.timeline import timeline
-from importers import ReportError, frames
+from bridge.analyze.draw.timeline import timeline
+from bridge.importers import ReportError, frames
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("names_as_recorded")]
 

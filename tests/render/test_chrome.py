@@ -9,11 +9,11 @@ import pytest
 import real_parts
 
 import bridge.report
-from bridge.analyze.timeline import timeline
+from bridge.analyze.draw.timeline import timeline
 from bridge.cli import demo_report
+from bridge.importers import ReportError, frames
+from bridge.importers.nsys.export import Strings, write_export
 from bridge.render.chrome import chrome
-from importers import ReportError, frames
-from importers.nsys.export import Strings, write_export
 
 PROCESS = 77 << 24
 THREAD = PROCESS | 77

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from bridge.analyze.catalog import TABLES
+from bridge.analyze.core.catalog import TABLES
 from bridge.render import table
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed as shown

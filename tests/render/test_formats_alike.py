@@ -8,7 +8,7 @@ import real_parts
 from made_reports import Made, thread
 
 import bridge.report
-from bridge.analyze.timeline import timeline
+from bridge.analyze.draw.timeline import timeline
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import bridge
+from bridge.importers.errors import NothingRecorded
 from bridge.knowledge.abbreviations import abbreviated, beginnings
 from bridge.render.names import fitted
 from bridge.render.table import Look, for_terminal
-from importers.errors import NothingRecorded
 
 
 def test_names_that_are_alike_at_the_front_are_cut_in_the_middle():

@@ -11,10 +11,10 @@ import pytest
 from advice.story import Story
 
 import bridge
-from bridge.analyze.catalog import VIEWS
+from bridge.analyze.core.catalog import VIEWS
 from bridge.cli import demo_report
+from bridge.importers.nsys.export import write_export
 from bridge.render import notebook
-from importers.nsys.export import write_export
 
 NS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
 HOSTILE = "</td></style><script>alert(1)</script><img src=x onerror=alert(1)>\"'\n& 100 % $x$"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge.report
-from bridge.analyze.timeline import (
+from bridge.analyze.draw.timeline import (
     Arrows,
     Chain,
     Json,
@@ -21,11 +21,11 @@ from bridge.analyze.timeline import (
     Timeline,
     timeline,
 )
-from bridge.analyze.tracks import Group, Track
+from bridge.analyze.draw.tracks import Group, Track
 from bridge.cli import demo_report
+from bridge.importers import ReportError
 from bridge.render import packets
 from bridge.render.pftrace import pftrace
-from importers import ReportError
 
 pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 

@@ -11,7 +11,7 @@ from real_parts import corpus_reports
 from rich.cells import cell_len
 
 import bridge.report
-from bridge.analyze.catalog import VIEWS
+from bridge.analyze.core.catalog import VIEWS
 from bridge.cli import demo_report
 from bridge.render import table, units
 from bridge.render.table import Look

@@ -167,7 +167,7 @@ def test_sampling_takes_some_rate() -> None:
 
 def of_ops(session: bridge.Session) -> list[str]:
     """Return the op that each sample of GPU 0 lies in."""
-    from bridge.analyze.memory.samples import Samples, by_sample
+    from bridge.analyze.cost.memory.samples import Samples, by_sample
 
     rows = by_sample(Samples.of(session.report.attributed)).to_dict("records")
     return [row["op"] for row in rows if row["device"] == "cuda:0"]

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from made_reports import PUSH_POP, Made, small, thread
 from real_parts import sampled
 
-import importers
-from importers.nsys.scrub import scrub
-from importers.nsys.secrets import COMMON, Secrets
+from bridge import importers
+from bridge.importers.nsys.scrub import scrub
+from bridge.importers.nsys.secrets import COMMON, Secrets
 
 # What variables and hosts teach, whole words of it, in whatever case; and what they do not.
 TAUGHT = {

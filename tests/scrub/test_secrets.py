@@ -18,8 +18,8 @@ from command import assert_misused, assert_refused, bridge, done
 from made_reports import small
 from scrub.planted import BY_FORM, BY_NAME, parts
 
-from importers.nsys.scrub import scrub
-from importers.nsys.secrets import Rule, Secrets, is_random, rules
+from bridge.importers.nsys.scrub import scrub
+from bridge.importers.nsys.secrets import Rule, Secrets, is_random, rules
 
 ENVIRONMENTS = ("DeviceEnvironment", "ENVIRONMENT_VARIABLE", "arguments", "arguments with =")
 

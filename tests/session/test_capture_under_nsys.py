@@ -11,10 +11,10 @@ import captured
 import pytest
 
 import bridge
-import importers
+from bridge import importers
 from bridge.annotate import stack
 from bridge.capture.session.control import DOMAIN, NAME
-from importers.capture import Capture
+from bridge.importers.capture import Capture
 
 pytestmark = pytest.mark.slow
 

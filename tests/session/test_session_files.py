@@ -16,8 +16,7 @@ from command import done as printed_by
 from watched import names, unchanged
 
 import bridge
-import importers
-from bridge import nvtx_op
+from bridge import importers, nvtx_op
 
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = {"wait": 0, "warmup": 0, "active": 1, "repeat": 3}

@@ -11,7 +11,7 @@ import pytest
 from watched import names
 
 import bridge
-import importers
+from bridge import importers
 
 pytestmark = pytest.mark.slow
 

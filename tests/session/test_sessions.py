@@ -17,7 +17,7 @@ from watched import names, ranges, steps, unchanged
 import bridge
 from bridge import Action, nvtx_op
 from bridge.capture.session.profile import decorate
-from importers.errors import NothingRecorded, ReportError
+from bridge.importers.errors import NothingRecorded, ReportError
 
 
 @nvtx_op

@@ -12,9 +12,9 @@ import pytest
 import recorded_twice
 
 import bridge
-import importers
+from bridge import importers
 from bridge.capture.session.control import DOMAIN, NAME
-from importers.capture import Capture
+from bridge.importers.capture import Capture
 
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = 2

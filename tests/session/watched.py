@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bridge.annotate.emit import state
-from importers.capture import Capture
-from importers.errors import NothingRecorded
+from bridge.importers.capture import Capture
+from bridge.importers.errors import NothingRecorded
 
 
 def ranges(found: Any) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_reports import PUSH_POP, Made, changed, process, thread
 
-import importers
-from importers.call_chains import (
+from bridge import importers
+from bridge.importers.call_chains import (
     CallChains,
     Frame,
     concat,
@@ -22,7 +22,7 @@ from importers.call_chains import (
     recorded_frame,
     tree,
 )
-from importers.capture import Capture
+from bridge.importers.capture import Capture
 
 STACKS = {"call_chains", "chain"}
 LAUNCH = ("cudaLaunchKernel", "/lib/libcudart.so.12")

@@ -15,7 +15,7 @@ from bridge import nvtx_op
 from bridge.annotate import emit, source
 from bridge.annotate.label import Label
 from bridge.annotate.recording.recorder import Recorder as HostRecorder
-from importers.nsys import stacks
+from bridge.importers.nsys import stacks
 
 HERE = Path(__file__).as_posix()
 

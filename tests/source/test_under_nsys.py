@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import importers
+from bridge import importers
 
 PROGRAM = """
 import time

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
-from bridge.analyze.folding import Folded
-from bridge.analyze.steps import by_step, paces
+from bridge.analyze.core.folding import Folded
+from bridge.analyze.run.steps import by_step, paces
 from bridge.join.families import Families, chosen_names, folded_names
 from bridge.join.options import AttributionOptions
 

@@ -14,9 +14,9 @@ from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
 import bridge
-from bridge.analyze.steps import by_step
+from bridge.analyze.run.steps import by_step
+from bridge.importers import frames
 from bridge.join.iterations import with_optimizer_steps
-from importers import frames
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1

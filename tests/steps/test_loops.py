@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
-from bridge.analyze.steps import by_step, paces
-from bridge.analyze.summary import Summary
+from bridge.analyze.checks.summary import Summary
+from bridge.analyze.run.steps import by_step, paces
+from bridge.importers import frames
 from bridge.join.attributed import AttributedCapture
-from importers import frames
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1

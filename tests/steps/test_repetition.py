@@ -11,11 +11,11 @@ from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, report_of
 
 import bridge
-from bridge.analyze.steps import by_step
+from bridge.analyze.run.steps import by_step
+from bridge.importers import frames
 from bridge.join import repeats
 from bridge.join.attributed import AttributedCapture
 from bridge.join.repeats import MIN_COVERED, MIN_REPEATS, with_repetition
-from importers import frames
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1

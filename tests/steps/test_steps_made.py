@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs
 
-from bridge.analyze.steps import _states, by_step, paces
+from bridge.analyze.run.steps import _states, by_step, paces
 from bridge.render.summaries import step_lines
 from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_reports import changed
 
+from bridge.importers.texts import Texts
 from bridge.store import bulk, images
 from bridge.store.images import Column
 from bridge.store.tables import open_store
-from importers.texts import Texts
 
 STATEMENT = 'CREATE TABLE "t" ("id" INTEGER PRIMARY KEY, "run" INTEGER, "a" INTEGER, "text" TEXT, "b" INTEGER, "more" TEXT)'
 NAMES = ("run", "a", "text", "b", "more")

@@ -17,19 +17,18 @@ import pandas as pd
 import pytest
 from command import inside
 
-import importers
-from bridge import store
+from bridge import importers, store
+from bridge.importers import frames
+from bridge.importers.capture import NSIGHT_COMPUTE, Facts
+from bridge.importers.ncu.metrics import RULES, Metrics
+from bridge.importers.texts import Texts
 from bridge.report import join
 from bridge.store import bulk
 from bridge.store.loading import facts_of
 from bridge.store.saving import facts_row, save_once
-from importers import frames
-from importers.capture import NSIGHT_COMPUTE, Facts
-from importers.ncu.metrics import RULES, Metrics
-from importers.texts import Texts
 
 KERNELS = (0, 1)  # which of the seven activities of a step were measured: gemm_kernel and mm_kernel
-PATH = 1  # in `bridge.analyze.metrics.values.SURE`
+PATH = 1  # in `bridge.analyze.cost.metrics.values.SURE`
 
 
 def measured() -> Metrics:

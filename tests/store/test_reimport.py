@@ -15,9 +15,8 @@ import pytest
 from command import bridge
 from real_parts import NIGHT
 
-import importers
-from bridge import store
-from importers.nsys import schema
+from bridge import importers, store
+from bridge.importers.nsys import schema
 
 KERNELS = schema.READ["kernels"].name
 

@@ -17,10 +17,10 @@ from real_parts import ROOT
 import bridge
 from bridge import store
 from bridge.cli.demo_report import make
+from bridge.importers.frames import DEVICE_FACTS
 from bridge.knowledge.kernels import readable_names
 from bridge.report import join
 from bridge.store.tables import VERSION, open_store
-from importers.frames import DEVICE_FACTS
 
 # What each version brought: tables and views by their names, columns behind the name of their table.
 NEW_IN = {

@@ -23,15 +23,14 @@ from numpy.testing import assert_array_equal
 from read_once import reading_once
 from sqlite_utils import Database
 
-import importers
-from bridge import store
-from bridge.analyze.catalog import VIEWS
+from bridge import importers, store
+from bridge.analyze.core.catalog import VIEWS
+from bridge.importers import frames
+from bridge.importers.capture import Capture
 from bridge.report import join
 from bridge.store import StoreError
 from bridge.store.tables import MIGRATIONS
 from bridge.store.tables import VIEWS as VIEWS_OF_STORE
-from importers import frames
-from importers.capture import Capture
 
 NEW_IN_2 = {
     "ranges": "json",

@@ -13,8 +13,8 @@ from command import bridge, done
 from bridge import store
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli.demo_report import make
+from bridge.importers.nsys.export import Strings, write_export
 from bridge.store.tables import SUMMARIES, open_store
-from importers.nsys.export import Strings, write_export
 
 FORMATS = ("json", "csv", "md", "table")
 

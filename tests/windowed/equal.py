@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bridge.importers.errors import ReportError
 from bridge.join.options import AttributionOptions
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.loading import tasks_of
@@ -15,7 +16,6 @@ from bridge.scale.task import FailedTask, Work
 from bridge.scale.windows.aggregation import aggregated
 from bridge.scale.windows.window import windowed_tables
 from bridge.scale.worker import run_task
-from importers.errors import ReportError
 
 EVERY = windowed_tables(stored_tables(["path", "shape,op,kernel", "op,stream", "path,api"]))
 DIRECTED = tuple(

@@ -6,8 +6,8 @@ import pytest
 from made_reports import PUSH_POP, Made, thread
 from real_parts import NIGHT
 
+from bridge.importers.nsys import windows
 from bridge.scale.windows.window import WindowsError
-from importers.nsys import windows
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import CALL_ID, Program
 

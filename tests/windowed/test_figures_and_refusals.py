@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from made_reports import PUSH_POP, START_END, Made, thread
 
-from bridge.analyze.ranks.members import Ranks
+from bridge.analyze.run.ranks.members import Ranks
 from bridge.analyze.tables.request import TableRequest
+from bridge.importers.errors import ReportError
+from bridge.importers.nsys import windows
 from bridge.join.options import AttributionOptions
 from bridge.scale.loading import tasks_of
 from bridge.scale.merging import Times, unpacked
@@ -20,8 +22,6 @@ from bridge.scale.windows import aggregation
 from bridge.scale.windows.aggregation import aggregated
 from bridge.scale.windows.tables import CPU, GPU, OpenCalls, TableAccumulator
 from bridge.scale.windows.window import WindowsError, attribute_window
-from importers.errors import ReportError
-from importers.nsys import windows
 from windowed.programs import CALL_ID
 from windowed.test_of_the_whole import CUTS, three
 

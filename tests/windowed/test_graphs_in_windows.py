@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from made_reports import PUSH_POP, Made, process, thread
 
+from bridge.importers.nsys.windows import open_windows
 from bridge.scale.merging import unpacked
-from importers.nsys.windows import open_windows
 from windowed.equal import TABLES, assert_equal, both
 
 pytestmark = pytest.mark.slow

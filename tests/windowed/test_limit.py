@@ -12,12 +12,12 @@ import pytest
 from command import assert_misused, bridge
 from made_reports import report
 
-import importers
+from bridge import importers
 from bridge.analyze.tables.request import TableRequest
+from bridge.importers.errors import ReportError
 from bridge.join.grammar import parse
 from bridge.scale.requests import PartRequest
 from bridge.scale.windows import window
-from importers.errors import ReportError
 
 MB = 10**6
 OPS, KERNELS = PartRequest(TableRequest("op"), ()), PartRequest(TableRequest("kernel"), ())

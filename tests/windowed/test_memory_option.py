@@ -11,9 +11,9 @@ from made_reports import report
 from read_once import reading_once
 
 from bridge import nvtx_op, profile
+from bridge.importers.nsys import windows
 from bridge.scale.windows import aggregation
 from bridge.scale.windows import window as part
-from importers.nsys import windows
 
 ASKED = """
 --by op

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from made_reports import PUSH_POP, START_END, Made, changed, process, thread
 
+from bridge.importers.errors import NotAReport
+from bridge.importers.nsys import windows
 from bridge.scale.requests import PartRequest
 from bridge.scale.windows.window import WindowsError
-from importers.errors import NotAReport
-from importers.nsys import windows
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import CALL_ID
 

@@ -6,11 +6,11 @@ import pytest
 from command import assert_refused, bridge, done
 from made_reports import PUSH_POP, Made, report, thread
 
+from bridge.importers.nsys.read import export_queries
+from bridge.importers.nsys.survey import window_cuts
+from bridge.importers.sqlite_columns import Database
 from bridge.join import nesting
 from bridge.scale.windows import aggregation, window
-from importers.nsys.read import export_queries
-from importers.nsys.survey import window_cuts
-from importers.sqlite_columns import Database
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from made_reports import report, small
 from real_parts import NIGHT, sampled
 
-import importers
-from importers.errors import NothingRecorded, ReportError
+from bridge import importers
+from bridge.importers.errors import NothingRecorded, ReportError
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import LONG, Program
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from importers import frames
-from importers.nsys.windows import open_windows
+from bridge.importers import frames
+from bridge.importers.nsys.windows import open_windows
 from windowed.test_of_the_whole import CUTS, three
 
 

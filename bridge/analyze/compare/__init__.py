@@ -13,15 +13,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.catalog.view import RANGES
 from bridge.analyze.compare.parts import IDLE, NOT_COMPARABLE, Parts
 from bridge.analyze.compare.rows import Rows, call_metrics, match_calls, match_parts
 from bridge.analyze.compare.statistics import NEW, VANISHED, row_states
 from bridge.analyze.compare.steps import MEANS, MIN_STEPS, STEP_FIGURES, Samples
 from bridge.analyze.compare.steps import step_metrics as step_figures
-from bridge.analyze.groups import Floats, counts, sums
-from bridge.analyze.tables.views import TABLE_LIST, rows_of_dimensions
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import TABLE_LIST, rows_of_dimensions
+from bridge.analyze.core.catalog.view import RANGES
+from bridge.analyze.core.groups import Floats, counts, sums
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.suggestions import unknown_name

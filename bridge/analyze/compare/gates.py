@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.analyze.catalog.breakdown import RANGE_COLUMNS
 from bridge.analyze.compare import Comparison, overall
 from bridge.analyze.compare.overall import Overall
-from bridge.analyze.filters import wildcard_pattern
-from bridge.analyze.totals import Totals
+from bridge.analyze.core.catalog.breakdown import RANGE_COLUMNS
+from bridge.analyze.core.filters import wildcard_pattern
+from bridge.analyze.core.totals import Totals
 from bridge.join.arrays import NONE
 from bridge.knowledge.suggestions import remedy, unknown_name
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.causes.gaps import WORDS
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.compare.statistics import confidence_bounds, mann_whitney, row_states
 from bridge.analyze.compare.steps import MIN_STEPS, Samples
-from bridge.analyze.gpu_use import Use, used_gpus
-from bridge.analyze.groups import Floats, sums
-from bridge.analyze.steps import iteration_times
+from bridge.analyze.core.groups import Floats, sums
+from bridge.analyze.run.causes.gaps import WORDS
+from bridge.analyze.run.gpu_use import Use, used_gpus
+from bridge.analyze.run.steps import iteration_times
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 

@@ -12,12 +12,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.calltree import self_times
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.catalog.view import RANGES
-from bridge.analyze.causes.gaps import WORDS, causes_in_span
-from bridge.analyze.groups import counts, sums, texts
-from bridge.analyze.names import activity_names
+from bridge.analyze.core.calltree import self_times
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import rows_of_dimensions
+from bridge.analyze.core.catalog.view import RANGES
+from bridge.analyze.core.groups import counts, sums, texts
+from bridge.analyze.core.names import activity_names
+from bridge.analyze.run.causes.gaps import WORDS, causes_in_span
 from bridge.analyze.tables.dimensions import (
     CODINGS,
     Coding,
@@ -29,11 +30,10 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.range_metrics import first_slices
-from bridge.analyze.tables.views import rows_of_dimensions
+from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from importers import frames
 
 OTHER = "other"  # attributed, but in no part: a kernel where parts are copies
 IDLE = "idle"  # the dimension of the causes of idle time, which stands alone

@@ -12,13 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.compare.parts import Parts
-from bridge.analyze.groups import counts, quantiles, ratio, sums, texts
+from bridge.analyze.core.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.tables.dimensions import CODINGS, range_events
 from bridge.analyze.tables.range_metrics import first_slices
+from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
-from importers import frames
 
 # -- Names of kernels without parts that depend on the build or the input
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.groups import Floats, texts
+from bridge.analyze.core.groups import Floats, texts
 from bridge.join.arrays import NONE, Flags
 
 Matrix = NDArray[np.int64]

@@ -11,9 +11,9 @@ import pandas as pd
 
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.compare.statistics import Matrix, confidence_bounds, mann_whitney
-from bridge.analyze.filters import COMPARE, Condition, column_of, filter_rows
-from bridge.analyze.groups import Floats, counts
-from bridge.analyze.steps import WARM_UP, Walls, judge_steps
+from bridge.analyze.core.filters import COMPARE, Condition, column_of, filter_rows
+from bridge.analyze.core.groups import Floats, counts
+from bridge.analyze.run.steps import WARM_UP, Walls, judge_steps
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import outermost, stacks
-from bridge.analyze.catalog.breakdown import (
+from bridge.analyze.core.calltree import outermost, stacks
+from bridge.analyze.core.catalog.breakdown import (
     ACTIVITY_COLUMNS,
     CALL_COLUMNS,
     KERNEL_COLUMNS,
@@ -18,10 +18,10 @@ from bridge.analyze.catalog.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
-from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
-from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sums, texts
-from bridge.analyze.kinds import tensor_core_times
-from bridge.analyze.names import name_codes
+from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.groups import counts, highest, lowest, quantiles, ratio, sums, texts
+from bridge.analyze.core.kinds import tensor_core_times
+from bridge.analyze.core.names import name_codes
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (
     TIMES,
@@ -31,10 +31,10 @@ from bridge.analyze.tables.statistics import (
     spread,
     times_of,
 )
+from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import closure, folded, is_repeated
-from importers import frames
 
 NEVER = np.iinfo(np.int64)
 
@@ -124,13 +124,13 @@ def _tensor_cores(groups: Groups) -> Columns:
 
 
 def _counters(groups: Groups) -> Columns:
-    from bridge.analyze.counters import counter_columns  # most tables do not need it
+    from bridge.analyze.cost.counters import counter_columns  # most tables do not need it
 
     return counter_columns(groups.attributed, groups.rows, groups.group, groups.count)
 
 
 def _energy(groups: Groups) -> Columns:
-    from bridge.analyze.counters import energy_columns
+    from bridge.analyze.cost.counters import energy_columns
 
     return dict(energy_columns(groups.attributed, groups.rows, groups.group, groups.count))
 

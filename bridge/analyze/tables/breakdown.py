@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.catalog.breakdown import OP_COLUMNS
-from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES
-from bridge.analyze.groups import counts
+from bridge.analyze.core.catalog.breakdown import OP_COLUMNS
+from bridge.analyze.core.catalog.lookup import rows_of_dimensions
+from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.core.groups import counts
 from bridge.analyze.tables import activity_metrics, range_metrics, statistics
 from bridge.analyze.tables.dimensions import (
     CODINGS,
@@ -25,12 +26,11 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.statistics import Columns
-from bridge.analyze.tables.views import rows_of_dimensions
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
 if TYPE_CHECKING:
-    from bridge.analyze.flops import Costs
+    from bridge.analyze.cost.flops import Costs
 
 
 def breakdown(
@@ -42,7 +42,7 @@ def breakdown(
 ) -> pd.DataFrame:
     """Return one row per combination of dimensions that occurs among the counted records.
 
-    ``dimensions`` are names of `CODINGS`; ``columns`` are those that `bridge.analyze.catalog`
+    ``dimensions`` are names of `CODINGS`; ``columns`` are those that `bridge.analyze.core.catalog`
     describes for the table. Shares are relative to the time of all activities; in tables of API
     calls, to the time of all calls.
     """

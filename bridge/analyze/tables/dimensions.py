@@ -11,27 +11,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze import kinds
-from bridge.analyze.catalog.view import GEOMETRY
-from bridge.analyze.devices import Devices
-from bridge.analyze.groups import texts
-from bridge.analyze.names import activity_names, file_names
-from bridge.analyze.ranks.members import Member, Ranks
-from bridge.analyze.source_lines import NO_CALL, REASONS, source_lines
-from bridge.analyze.tables.call_details import (
+from bridge.analyze.core import kinds
+from bridge.analyze.core.call_details import (
     call_stacks,
     input_dtypes,
     input_shapes,
     input_strides,
     overloads,
 )
+from bridge.analyze.core.catalog.view import GEOMETRY
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import texts
+from bridge.analyze.core.names import activity_names, file_names
+from bridge.analyze.core.source_lines import NO_CALL, REASONS, source_lines
+from bridge.analyze.run.ranks.members import Member, Ranks
 from bridge.analyze.tables.modules import NO_MODULE
+from bridge.importers import frames
+from bridge.importers.frames import key_codes
+from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import DIRECTIONS, AttributedCapture
 from bridge.join.nesting import Nesting, inherited
-from importers import frames
-from importers.frames import key_codes
-from importers.texts import unique_names
 
 # -- Events: ranges, activities or API calls
 
@@ -461,7 +461,7 @@ def kernel(names: str) -> Coding:
     return lambda attributed, events: _named(attributed, events, "kernel", names, (frames.KERNEL,))
 
 
-# By the names of `bridge.analyze.catalog.dimensions.DIMENSIONS`.
+# By the names of `bridge.analyze.core.catalog.dimensions.DIMENSIONS`.
 CODINGS: Mapping[str, Coding] = {
     "op": _op,
     "path": _path,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import counts, highest, quantiles, sums, texts
+from bridge.analyze.core.groups import counts, highest, quantiles, sums, texts
 from bridge.analyze.tables.range_metrics import first_slices
+from bridge.importers import frames
 from bridge.join.arrays import number_groups, order_by
 from bridge.join.attributed import AttributedCapture
-from importers import frames
 
 
 def by_first_call(attributed: AttributedCapture) -> pd.DataFrame:

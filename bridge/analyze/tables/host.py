@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.causes.host_timeline import call_ends
-from bridge.analyze.groups import (
+from bridge.analyze.core.groups import (
     Floats,
     counts,
     highest,
@@ -19,11 +18,12 @@ from bridge.analyze.groups import (
     texts,
     times,
 )
-from bridge.analyze.names import activity_names, file_names
+from bridge.analyze.core.names import activity_names, file_names
+from bridge.analyze.run.causes.host_timeline import call_ends
+from bridge.importers import frames
+from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
-from importers import frames
-from importers.frames import key_codes
 
 # -- The table of launches
 

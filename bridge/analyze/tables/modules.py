@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import self_times, subtree_sums
-from bridge.analyze.groups import counts, ratio, sums, texts
+from bridge.analyze.core.calltree import self_times, subtree_sums
+from bridge.analyze.core.groups import counts, ratio, sums, texts
+from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import is_repeated
 from bridge.join.nesting import inherited
-from importers import frames
 
 NO_MODULE = "(no module)"
 

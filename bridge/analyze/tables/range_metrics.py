@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.analyze.calltree import outermost, self_times, subtree_sums
-from bridge.analyze.catalog.breakdown import (
+from bridge.analyze.core.calltree import outermost, self_times, subtree_sums
+from bridge.analyze.core.catalog.breakdown import (
     ACTIVITY_COUNTS,
     BYTE_NAMES,
     CAUSES,
@@ -26,8 +26,8 @@ from bridge.analyze.catalog.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
-from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
-from bridge.analyze.groups import counts, ratio, sums
+from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.groups import counts, ratio, sums
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (
     TIMES,
@@ -37,13 +37,13 @@ from bridge.analyze.tables.statistics import (
     times_of,
 )
 from bridge.analyze.tables.work_under import WorkUnder
+from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import OF_ANOTHER_THREAD
-from importers import frames
 
 if TYPE_CHECKING:
-    from bridge.analyze.flops import Costs, GroupCosts
+    from bridge.analyze.cost.flops import Costs, GroupCosts
 
 KINDS = dict(zip(ACTIVITY_COUNTS, frames.ACTIVITY_KINDS, strict=True))
 
@@ -115,7 +115,7 @@ class Groups:
     def group_costs(self) -> GroupCosts:
         """The FLOPs and bytes of the groups."""
         nodes = (self.of_node, _call_groups(self), self.outer_listed, self.node_totals)
-        from bridge.analyze.flops import Costs, GroupCosts  # most tables count no FLOPs
+        from bridge.analyze.cost.flops import Costs, GroupCosts  # most tables count no FLOPs
 
         return GroupCosts(self.attributed, self.count, *nodes, self.costs or Costs())
 
@@ -254,31 +254,31 @@ def _per_call(groups: Groups, node_value: Ints) -> Ints:
 
 
 def _causes(groups: Groups) -> Columns:
-    from bridge.analyze.causes import causes  # most tables do not need it
+    from bridge.analyze.run.causes import causes  # most tables do not need it
 
     return causes(groups.attributed, groups.of_node, groups.count, groups.of_activity)
 
 
 def _communication(groups: Groups) -> Columns:
-    from bridge.analyze.concurrency.overlap import exposure
+    from bridge.analyze.run.concurrency.overlap import exposure
 
     return exposure(groups.attributed, groups.of_node, groups.count, groups.of_activity)
 
 
 def _tensor_cores(groups: Groups) -> Columns:
-    from bridge.analyze.kinds import tensor_core_times
+    from bridge.analyze.core.kinds import tensor_core_times
 
     return tensor_core_times(groups.attributed, *groups.own, groups.count)
 
 
 def _counters(groups: Groups) -> Columns:
-    from bridge.analyze.counters import counter_columns
+    from bridge.analyze.cost.counters import counter_columns
 
     return counter_columns(groups.attributed, *groups.own, groups.count)
 
 
 def _energy(groups: Groups) -> Columns:
-    from bridge.analyze.counters import energy_columns
+    from bridge.analyze.cost.counters import energy_columns
 
     return dict(energy_columns(groups.attributed, *groups.own, groups.count))
 

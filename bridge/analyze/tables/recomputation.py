@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import ratio, sums, texts
+from bridge.analyze.core.groups import ratio, sums, texts
+from bridge.importers import frames
+from bridge.importers.range_texts import SEQ, numbers
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import inherited
-from importers import frames
-from importers.range_texts import SEQ, numbers
 
 KINDS = RECOMPUTED, EVICTED = ("recomputation", "eviction")
 MODULE = "module:"  # prefix of ranges of forward calls of modules

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from bridge.analyze.catalog import VIEWS, column_named
-from bridge.analyze.catalog.breakdown import COST_NAMES
-from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
-from bridge.analyze.catalog.dimensions import DIMENSIONS
-from bridge.analyze.catalog.ranges import STEP_COSTS
-from bridge.analyze.catalog.view import CALLS, GEOMETRY, RANGES
-from bridge.analyze.tables.views import (
+from bridge.analyze.core.catalog import VIEWS, column_named
+from bridge.analyze.core.catalog.breakdown import COST_NAMES
+from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.catalog.lookup import (
     DIRECTED,
     columns_are_chosen,
     columns_of,
@@ -21,10 +19,12 @@ from bridge.analyze.tables.views import (
     rows_of,
     sorting_columns,
 )
+from bridge.analyze.core.catalog.ranges import STEP_COSTS
+from bridge.analyze.core.catalog.view import CALLS, GEOMETRY, RANGES
 from bridge.knowledge.suggestions import unknown_name
 
 if TYPE_CHECKING:
-    from bridge.analyze.flops import Costs
+    from bridge.analyze.cost.flops import Costs
 
 
 BOTH = "both"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.cycles import ActiveCycles
-    from bridge.analyze.gpu_use import Use
+    from bridge.analyze.core.cycles import ActiveCycles
+    from bridge.analyze.core.totals import Totals
+    from bridge.analyze.run.gpu_use import Use
     from bridge.analyze.tables.request import TableRequest
-    from bridge.analyze.totals import Totals
 
 
 class TableSource(Protocol):

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from bridge.analyze.catalog.breakdown import QUANTILES
-from bridge.analyze.groups import (
+from bridge.analyze.core.catalog.breakdown import QUANTILES
+from bridge.analyze.core.groups import (
     counts,
     highest,
     lowest,

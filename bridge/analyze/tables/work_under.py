@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bridge.analyze.groups import counts, highest, lowest, sums
+from bridge.analyze.core.groups import counts, highest, lowest, sums
+from bridge.importers import frames
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -24,7 +25,6 @@ from bridge.join.arrays import (
 )
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import common, depth_first, folded, levels, nearest
-from importers import frames
 
 FEW_LEVELS = 32  # of groups: up to here overlapping work is paired with all groups that it is under
 NEVER = np.iinfo(np.int64)

@@ -11,10 +11,10 @@ import numpy as np
 from bridge.capture.cupti import records, witness
 from bridge.capture.cupti.clock import Clock
 from bridge.capture.cupti.spool import ANNOTATIONS, WITNESS, WITNESS_FIELDS, Process
-from importers import frames
-from importers.nsys import schema
-from importers.nsys.export import where, without_zero
-from importers.recording.lines import (
+from bridge.importers import frames
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.export import where, without_zero
+from bridge.importers.recording.lines import (
     END,
     KIND,
     PROCESS_BITS,

@@ -25,12 +25,12 @@ from bridge.capture.cupti.spool import (
     read_processes,
 )
 from bridge.capture.tool import CaptureError
+from bridge.importers import frames
+from bridge.importers.nsys import schema
+from bridge.importers.nsys.export import ExportWriter, Strings, where, without, without_zero
+from bridge.importers.recording.lines import PROCESS_BITS
 from bridge.output import whole
 from bridge.package import VERSION
-from importers import frames
-from importers.nsys import schema
-from importers.nsys.export import ExportWriter, Strings, where, without, without_zero
-from importers.recording.lines import PROCESS_BITS
 
 Ints = np.ndarray
 Columns = dict[str, Any]

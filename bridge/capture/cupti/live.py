@@ -54,8 +54,8 @@ def _print(folder: Path, write: Callable[[str], object], ended: Event) -> None:
 
 def table(folder: Path) -> str:
     """Return the table of the costliest ops so far; raises CaptureError if there are none."""
+    from bridge.importers.errors import ReportError
     from bridge.report import load  # loads pandas
-    from importers.errors import ReportError
 
     with tempfile.TemporaryDirectory(prefix="bridge-live-") as place:
         report = write_report(folder, Path(place, "live.sqlite"))

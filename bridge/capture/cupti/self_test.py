@@ -101,8 +101,8 @@ def _record(folder: Path, library: str) -> str:
 def _check(folder: Path) -> str:
     """Return what is wrong with the recorded kernel, "" for nothing."""
     from bridge.capture.cupti.export import write_report  # loads NumPy, and pandas
+    from bridge.importers.errors import ReportError
     from bridge.report import load
-    from importers.errors import ReportError
 
     try:
         report = load(write_report(folder, folder / "test.sqlite"))

@@ -14,7 +14,7 @@ from bridge.annotate.emitter import warn
 
 if TYPE_CHECKING:
     from bridge.capture.cupti.capture import Capture
-    from importers.capture import Capture as RecordedCapture
+    from bridge.importers.capture import Capture as RecordedCapture
 
 CUPTI, AUTO = DEVICES = ("cupti", "auto")
 SUFFIX = ".sqlite"
@@ -96,9 +96,9 @@ class DeviceRecording:
         """Return the capture of the recording with these lines, and the GPU's work."""
         from tempfile import TemporaryDirectory
 
-        import importers
-        from importers.recording.lines import parse_recording
-        from importers.recording.read import with_details
+        from bridge import importers
+        from bridge.importers.recording.lines import parse_recording
+        from bridge.importers.recording.read import with_details
 
         with TemporaryDirectory(prefix="bridge-cupti-") as folder:
             path = Path(folder, Path(name).stem + SUFFIX)

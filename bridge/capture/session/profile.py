@@ -228,8 +228,8 @@ class Session:
         from bridge.package import importers_are_ours
 
         with importers_are_ours():
+            from bridge.importers.errors import NothingRecorded
             from bridge.render.notebook import line_as_html  # loads pandas only on demand
-            from importers.errors import NothingRecorded
 
         try:
             return self.report._repr_html_()

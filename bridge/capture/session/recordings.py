@@ -124,9 +124,9 @@ class CycleRecording:
         from bridge.package import importers_are_ours  # loads pandas only on demand
 
         with importers_are_ours():
+            from bridge.importers.errors import NothingRecorded
+            from bridge.importers.recording import read
             from bridge.report import join
-            from importers.errors import NothingRecorded
-            from importers.recording import read
 
             if self._writer is None:
                 raise NothingRecorded(NOTHING)
@@ -204,7 +204,7 @@ class CycleRecording:
         try:
             return path.read_bytes().splitlines(keepends=True)
         except OSError as error:
-            from importers.errors import NotAReport  # as above
+            from bridge.importers.errors import NotAReport  # as above
 
             raise NotAReport(f"{path}: {error.strerror}") from error
 

@@ -27,8 +27,8 @@ def write_flow(path: Path, session: Session | None, memory: Sequence[TensorMemor
     recording.
     """
     with importers_are_ours():
-        from bridge.analyze.memory.flow import flow
-        from bridge.analyze.memory.usage import MemoryUsage
+        from bridge.analyze.cost.memory.flow import flow
+        from bridge.analyze.cost.memory.usage import MemoryUsage
         from bridge.output import write
         from bridge.render.memory_plots import flow_svg
         from bridge.report import join
@@ -44,7 +44,7 @@ def memory_frame(memory: Sequence[TensorMemory]) -> pd.DataFrame:
     """Return the frame `memory` of a capture: an allocation and a release per tensor, by time."""
     import numpy as np
 
-    from importers import frames
+    from bridge.importers import frames
 
     rows: list[tuple[int, TensorMemory, int]] = [(m.start, m, frames.ALLOCATE) for m in memory] + [
         (m.end, m, frames.RELEASE) for m in memory if m.end >= 0

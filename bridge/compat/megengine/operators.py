@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.flops import RangeCosts
+from bridge.analyze.cost.flops import RangeCosts
 from bridge.analyze.tables.range_metrics import first_slices
 from bridge.analyze.tables.ranges import by_call
 from bridge.compat.calls import Call, RecordedEvents
+from bridge.importers.errors import NotAReport
 from bridge.knowledge.formulas import Call as CostCall
 from bridge.knowledge.formulas import bytes_moved, flops
 from bridge.knowledge.formulas.call import plain_dtype
 from bridge.knowledge.formulas.conventions import OURS
 from bridge.report import Report
-from importers.errors import NotAReport
 
 SIDES = DEVICE, HOST = ("device", "host")
 ENDS = END, KERNEL_WAIT = ("end", "kern")  # time of the work; how long it waited before

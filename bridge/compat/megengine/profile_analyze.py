@@ -31,11 +31,11 @@ from bridge.compat.megengine.operators import (
     report_operators,
     type_names,
 )
+from bridge.importers.errors import ReportError
 from bridge.knowledge.expressions import Expression
 from bridge.knowledge.suggestions import unknown_name
 from bridge.package import UserError
 from bridge.report import Report, load
-from importers.errors import ReportError
 
 # -- Operators: one per call or per type
 

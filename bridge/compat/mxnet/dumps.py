@@ -17,9 +17,9 @@ from bridge.compat.mxnet.aggregate import (
     Blocks,
     Row,
 )
+from bridge.importers.errors import ReportError
 from bridge.knowledge.suggestions import unknown_name
 from bridge.report import Report, load
-from importers.errors import ReportError
 
 API, DEVICE = "CUDA API", "Device"
 

@@ -105,7 +105,7 @@ class Trace:
             self.export(profiler, Path(folder, "trace.json"))
         assert self._file is not None
         if not self._file.exists() or _stamp(self._file) != self._stamp:
-            from importers.errors import ReportError  # needed only here
+            from bridge.importers.errors import ReportError  # needed only here
 
             raise ReportError(
                 f"{self._file}: moved or changed since the profiler wrote it;"

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from bridge.analyze.plots import Bars, Durations, Lanes
+from bridge.analyze.draw.plots import Bars, Durations, Lanes
 from bridge.render.plot import page
 from bridge.render.plot.page import COLORS, INK, NOTHING, REST, color, scale, time
 

@@ -10,14 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from bridge.analyze import validity
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.correlation import MatchCounts
-from bridge.analyze.devices import Devices
-from bridge.analyze.ranks.members import INIT_RANGE, Ranks
-from bridge.analyze.tables.views import dimensions_of
-from bridge.analyze.totals import Totals, add_totals
-from bridge.analyze.validity import Finding
+from bridge.analyze.core import validity
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.lookup import dimensions_of
+from bridge.analyze.core.correlation import MatchCounts
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.totals import Totals, add_totals
+from bridge.analyze.core.validity import Finding
+from bridge.analyze.run.ranks.members import INIT_RANGE, Ranks
+from bridge.importers import frames
+from bridge.importers.capture import Capture
+from bridge.importers.nsys import windows
+from bridge.importers.nsys.windows import Window, Windows
+from bridge.importers.recording import read as sidecar
 from bridge.join.arrays import number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.hierarchy import CALLER
@@ -41,11 +46,6 @@ from bridge.scale.windows.window import (
     check_memory,
     peak_memory,
 )
-from importers import frames
-from importers.capture import Capture
-from importers.nsys import windows
-from importers.nsys.windows import Window, Windows
-from importers.recording import read as sidecar
 
 # -- Facts of the whole report that each window must agree with: ranks, names of GPUs
 
@@ -134,7 +134,7 @@ def _libraries(capture: Capture) -> list[tuple[Key, bool]]:
 
 
 class WarningCounts:
-    """Collects the warnings of `bridge.analyze.validity` over all windows."""
+    """Collects the warnings of `bridge.analyze.core.validity` over all windows."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []  # by rule

@@ -7,23 +7,23 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import subtree_sums
-from bridge.analyze.catalog import VIEWS
-from bridge.analyze.catalog.view import ACTIVITIES, RANGES
-from bridge.analyze.groups import sums
+from bridge.analyze.core.calltree import subtree_sums
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.lookup import dimensions_of, rows_of
+from bridge.analyze.core.catalog.view import ACTIVITIES, RANGES
+from bridge.analyze.core.groups import sums
+from bridge.analyze.tables.build import making
 from bridge.analyze.tables.range_metrics import first_slices
 from bridge.analyze.tables.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
-from bridge.analyze.tables.table import making
-from bridge.analyze.tables.views import dimensions_of, rows_of
+from bridge.importers import frames
+from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
+from bridge.importers.nsys.windows import Window
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, unions
 from bridge.join.attributed import AttributedCapture
 from bridge.scale.aggregates import label_values
 from bridge.scale.merging import PartialTable, Times, match_rows
 from bridge.scale.requests import OF_ONE_REPORT, PartRequest
 from bridge.scale.windows.window import WindowCapture, WindowsError
-from importers import frames
-from importers.frames import CALL_ID, CALL_ID_SHIFT
-from importers.nsys.windows import Window
 
 # -- Calls that span several windows: their parts are added at the end
 

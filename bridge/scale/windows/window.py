@@ -11,12 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bridge.analyze.catalog import TABLES, VIEWS
-from bridge.analyze.catalog.column import WINDOWS
-from bridge.analyze.catalog.view import RANGES
-from bridge.analyze.ranks.members import Ranks
+from bridge.analyze.core.catalog import TABLES, VIEWS
+from bridge.analyze.core.catalog.column import WINDOWS
+from bridge.analyze.core.catalog.lookup import columns_are_chosen, dimensions_of, rows_of
+from bridge.analyze.core.catalog.view import RANGES
+from bridge.analyze.run.ranks.members import Ranks
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.views import columns_are_chosen, dimensions_of, rows_of
+from bridge.importers.column_files import size_of
+from bridge.importers.errors import ReportError
+from bridge.importers.formats import SQLITE
+from bridge.importers.nsys import windows
+from bridge.importers.nsys.windows import Window
 from bridge.join.adoption import NeedsWholeReportError
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture
@@ -24,11 +29,6 @@ from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting, TangledError
 from bridge.join.options import AttributionOptions
 from bridge.scale.requests import PartRequest, needed, part_request, stored_columns
-from importers.column_files import size_of
-from importers.errors import ReportError
-from importers.formats import SQLITE
-from importers.nsys import windows
-from importers.nsys.windows import Window
 
 # -- Results that windows cannot compute exactly
 

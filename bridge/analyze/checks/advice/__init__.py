@@ -1,0 +1,186 @@
+"""Advise what slows a run down, with evidence and an estimate of what a change would save.
+
+docs/advise.md lists the rules. A rule without the data that it needs says what would record it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bridge.analyze.checks.advice import (
+    compute,
+    copies,
+    hotspots,
+    idle,
+    needs,
+    no_work,
+    patterns,
+    start_up,
+    waiting,
+)
+from bridge.analyze.checks.advice.facts import Evidence
+from bridge.analyze.checks.advice.needs import NEEDS, ON_GPU, TIMELINE, WORK
+from bridge.analyze.checks.advice.places import place_of
+from bridge.analyze.checks.advice.ranking import by_cause, in_order
+from bridge.analyze.checks.advice.rule import (
+    KERNEL_TIME,
+    RUN,
+    UNKNOWN,
+    Advice,
+    Finding,
+    NotJudged,
+    Rule,
+)
+from bridge.analyze.core import no_timeline
+from bridge.join.attributed import AttributedCapture
+from bridge.knowledge.suggestions import unknown_name
+
+# -- All rules, in order of listing
+
+
+RULES = (
+    *no_work.RULES,
+    *waiting.RULES,
+    *start_up.RULES,
+    *idle.RULES,
+    *copies.RULES,
+    *compute.RULES,
+    *hotspots.RULES,
+    *waiting.MULTI_GPU_RULES,
+    *patterns.RULES,
+    *copies.MEMORY_RULES,
+    *compute.NSIGHT_COMPUTE_RULES,
+    *needs.RULES,
+)
+
+
+# -- Advice
+
+
+MIN_SHARE = 0.01  # of the run; advice below is counted, but not listed
+
+
+@dataclass(frozen=True)
+class AdviceReport:
+    """The advice about a capture, sorted by what a remedy may be expected to save.
+
+    ``small`` is advice that saves less than ``worth`` at most. ``passed`` are rules without a
+    finding, ``not_judged`` rules without data. Shares are relative to ``wall_ns``, the run, or in a
+    capture without a ``timeline`` the time of its kernels. ``gpus`` is the number of GPUs,
+    ``ranges`` that of ranges, and ``has_work`` whether anything ran on a GPU; ``is_part`` tells that
+    this is about a part of the time of a capture with work.
+    """
+
+    source: tuple[str, ...]
+    wall_ns: int
+    advice: tuple[Advice, ...]
+    small: tuple[Advice, ...]
+    passed: tuple[Rule, ...]
+    not_judged: tuple[NotJudged, ...]
+    timeline: bool = True
+    gpus: int = 1
+    ranges: int = 0
+    has_work: bool = True
+    is_part: bool = False
+
+
+def advise(
+    attributed: AttributedCapture, rules: Sequence[Rule] = RULES, worth: float = MIN_SHARE
+) -> AdviceReport:
+    """Apply rules to a capture; ``worth`` is the share of the run from which advice is listed.
+
+    Of several rules that tell of one cause the first is listed, unless the rules were chosen.
+    """
+    evidence, timeline = Evidence(attributed), no_timeline.has_timeline(attributed.capture)
+    is_met = {name: need.is_met(evidence) for name, need in NEEDS.items()}
+    values: list[Advice] = []
+    passed: list[Rule] = []
+    not_judged: list[NotJudged] = []
+    for rule in rules:
+        missing = _missing(rule, is_met)
+        if rule.timeline and not timeline:
+            not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
+        elif missing is not None:
+            not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))
+        elif findings := _findings(rule, evidence):
+            values += findings
+        else:
+            passed.append(rule)
+    if only := [advice for advice in values if advice.rule.name == no_work.NAME]:
+        values = only
+    small = [advice for advice in values if 0 <= advice.share < worth]
+    listed = [advice for advice in values if not 0 <= advice.share < worth]
+    listed = by_cause(listed, evidence) if tuple(rules) == RULES else in_order(listed)
+    listed = [replace(one, place=place_of(attributed, one.finding.evidence)) for one in listed]
+    return AdviceReport(
+        attributed.capture.source,
+        evidence.wall_ns,
+        tuple(listed),
+        tuple(small),
+        tuple(passed),
+        tuple(not_judged),
+        timeline,
+        max(1, len(evidence.gpus)),
+        len(evidence.capture.ranges),
+        is_met[WORK] and not only,
+        attributed.selection is not None and not only,
+    )
+
+
+def _missing(rule: Rule, is_met: Mapping[str, bool]) -> str | None:
+    """Return the first need of a rule that is not met; without work on a GPU that is the reason for all of them."""
+    unmet = [name for name in rule.needs if not is_met[name]]
+    if not is_met[WORK] and not ON_GPU.isdisjoint(unmet):
+        return WORK
+    return next(iter(unmet), None)
+
+
+def _findings(rule: Rule, evidence: Evidence) -> list[Advice]:
+    """Return the advice of a rule, which may have several findings."""
+    result = rule.find(evidence)
+    findings = [result] if isinstance(result, Finding) else result or ()
+    bounded = [_bounded(finding, evidence.wall_ns) for finding in findings]
+    whole = RUN if no_timeline.has_timeline(evidence.capture) else KERNEL_TIME
+    elsewhere = rule.remedy_elsewhere and not evidence.uses_pytorch
+    remedy = rule.remedy_elsewhere if elsewhere else rule.remedy
+    return [
+        Advice(rule, finding, _share(finding, evidence.wall_ns), whole, remedy)
+        for finding in bounded
+    ]
+
+
+def rules_by_name(names: Sequence[str]) -> tuple[Rule, ...]:
+    """Return the rules with these names, all if there are none.
+
+    Raises ValueError with a message for the user if there is no such rule.
+    """
+    rules = {rule.name: rule for rule in RULES}
+    wrong = next((name for name in names if name not in rules), None)
+    if wrong is not None:
+        raise ValueError(unknown_name("rule", wrong, rules, "bridge advise --list"))
+    return tuple(rules[name] for name in names) or RULES
+
+
+def _bounded(finding: Finding, wall_ns: int) -> Finding:
+    """Return a finding with savings limited to the run, as sums over threads may be longer."""
+    ceiling = min(finding.ceiling_ns, wall_ns)
+    return replace(finding, ceiling_ns=ceiling, saving_ns=min(finding.saving_ns, ceiling))
+
+
+def _share(finding: Finding, wall_ns: int) -> float:
+    unknown = finding.ceiling_ns == UNKNOWN or not wall_ns
+    return float(UNKNOWN) if unknown else finding.ceiling_ns / wall_ns
+
+
+__all__ = [
+    "MIN_SHARE",
+    "RULES",
+    "Advice",
+    "AdviceReport",
+    "Finding",
+    "NotJudged",
+    "Rule",
+    "advise",
+    "rules_by_name",
+]

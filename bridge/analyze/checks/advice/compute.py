@@ -1,0 +1,326 @@
+"""Rules about kernels: Tensor Cores, precision, casts, small grids, and Nsight Compute's rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from bridge.analyze.checks.advice import rule
+from bridge.analyze.checks.advice.facts import Evidence
+from bridge.analyze.checks.advice.rule import (
+    NOT_ESTIMATED,
+    NSIGHT_BRIDGE,
+    NSIGHT_COMPUTE,
+    TENSORBOARD,
+    TORCH_TIDY,
+    UNKNOWN,
+    Finding,
+    LostTime,
+    Rule,
+    activity_table,
+)
+from bridge.analyze.core import kinds
+from bridge.analyze.cost.metrics.values import MATCH_LEVELS
+from bridge.analyze.tables.metrics import KERNEL_SCOPE, is_named, rule_results
+from bridge.importers import frames
+from bridge.join.arrays import Flags, Ints
+from bridge.knowledge import kernels
+
+TENSOR_CORE_CAPABILITY = 7.0  # compute capability
+TF32_CAPABILITY = 8.0
+MIN_SMALL = 0.1  # of the time of kernels
+MIN_CASTS = 0.05
+CAST = re.compile(r"aten::(?:_to_copy|to|type|type_as|half|float|double|bfloat16|_autocast_to\w+)")
+SINGLE = re.compile(
+    r"sgemm|gemm\w*_f32f32_f32f32|simt_\w*sgemm|gemmSN|implicit_convolve_sgemm", re.IGNORECASE
+)
+TF32 = re.compile(r"tf32|s1688|tensorop", re.IGNORECASE)
+MATRIX_KINDS = ("gemm", "convolution")
+SPEED_UP = 2  # minimum of half precision on Tensor Cores where arithmetic is the limit
+
+
+def small_grids(evidence: Evidence) -> Finding | None:
+    """Find kernels with fewer blocks than their GPU has multiprocessors."""
+    per_sm = evidence.occupancy.blocks_per_sm
+    rows = np.flatnonzero(evidence.computing & (per_sm < 1))
+    kernels_ns = int(evidence.time[evidence.computing].sum())
+    spent = int(evidence.time[rows].sum())
+    if spent <= MIN_SMALL * kernels_ns:
+        return None
+    empty_time = (evidence.time[rows] * (1 - per_sm[rows])).astype(np.int64)
+    figures = {
+        "kernels": len(rows),
+        "time_share": spent / kernels_ns,
+        "empty_share": int(empty_time.sum()) / spent,
+    }
+    return Finding(
+        figures,
+        rule.activity_table(evidence, rows),
+        evidence.max_work_over_gpus(rows, empty_time),
+        lost=LostTime(activities=rows, work_ns=evidence.time[rows]),
+        is_named=True,
+    )
+
+
+def _eligible(evidence: Evidence) -> Flags:
+    """Return whether each kernel belongs to an op that could use Tensor Cores of its GPU."""
+    has_tensor_cores = evidence.capability >= TENSOR_CORE_CAPABILITY
+    flags: Flags = (
+        evidence.computing & has_tensor_cores & kinds.eligible_activities(evidence.attributed)
+    )
+    return flags
+
+
+def no_tensor_cores(evidence: Evidence) -> Finding | None:
+    """Find a run that uses no Tensor Cores although its ops could."""
+    usage, eligible = kinds.tensor_cores(evidence.attributed), _eligible(evidence)
+    rows, unknown = (
+        np.flatnonzero(eligible & (usage == word)) for word in (kernels.NO, kernels.UNKNOWN)
+    )
+    is_used = (evidence.computing & (usage == kernels.YES)).any()
+    if is_used or not len(rows) or evidence.time[unknown].sum() > evidence.time[rows].sum():
+        return None
+    kernel_time = int(evidence.time[evidence.kernels].sum())
+    figures = {
+        "eligible_share": int(evidence.time[rows].sum()) / max(1, kernel_time),
+        "dtype": "bfloat16" if evidence.capability[rows].min() >= TF32_CAPABILITY else "float16",
+    }
+    return _faster(evidence, rows, figures)
+
+
+def tensor_cores_left(evidence: Evidence) -> Finding | None:
+    """Find kernels without Tensor Cores of ops that could use them, where others do."""
+    usage = kinds.tensor_cores(evidence.attributed)
+    is_left = (
+        _eligible(evidence)
+        & (usage == kernels.NO)
+        & kinds.is_kind(evidence.attributed, *MATRIX_KINDS)
+    )
+    rows = np.flatnonzero(is_left)
+    if not len(rows) or not (evidence.computing & (usage == kernels.YES)).any():
+        return None
+    spent = evidence.max_work_over_gpus(rows)
+    return _faster(evidence, rows, {"kernels": len(rows), "kernels_ns": spent})
+
+
+def single_precision(evidence: Evidence) -> Finding | None:
+    """Find matrix products in full single precision on GPUs with TF32."""
+    names = evidence.capture.activities["name"]
+    of_full = evidence.capture.activities["full_name"]
+    is_match = _is_single_precision(names.cat.categories)[names.cat.codes.to_numpy()]
+    is_match |= _is_single_precision(of_full.cat.categories)[of_full.cat.codes.to_numpy()]
+    rows = np.flatnonzero(evidence.computing & is_match & (evidence.capability >= TF32_CAPABILITY))
+    if not len(rows):
+        return None
+    spent = evidence.max_work_over_gpus(rows)
+    figures = {
+        "kernels": len(rows),
+        "kernels_ns": spent,
+        "time_share": spent / max(1, evidence.span_ns),
+    }
+    return _faster(evidence, rows, figures)
+
+
+def _faster(evidence: Evidence, rows: Ints, figures: Mapping[str, object]) -> Finding:
+    """Return the finding of kernels that take half the time on Tensor Cores."""
+    spent = evidence.max_work_over_gpus(rows)
+    table = rule.activity_table(evidence, rows)
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, spent, spent - spent // SPEED_UP, lost)
+
+
+def _is_single_precision(names: Iterable[str]) -> Flags:
+    """Return whether each name is that of such a kernel; the last entry is for no name."""
+    flags = [bool(SINGLE.search(n)) and not TF32.search(n) for n in names]
+    return np.array([*flags, False], bool)
+
+
+def casts(evidence: Evidence) -> Finding | None:
+    """Find kernels that only change the type of numbers."""
+    in_cast = evidence.owned_by(evidence.is_inside(evidence.nodes_with_op(CAST.fullmatch)))
+    in_cast &= kinds.is_kind(evidence.attributed, "elementwise")  # their names may not show a cast
+    rows = np.flatnonzero(
+        evidence.computing & (kinds.is_kind(evidence.attributed, "cast") | in_cast)
+    )
+    spent, kernel_time = (
+        int(evidence.time[rows].sum()),
+        int(evidence.time[evidence.computing].sum()),
+    )
+    if spent <= MIN_CASTS * kernel_time:
+        return None
+    figures = {
+        "kernels": len(rows),
+        "time_share": spent / kernel_time,
+        "again": _ranges_with_casts(evidence, rows),
+    }
+    ceiling = evidence.max_work_over_gpus(rows)
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, rule.activity_table(evidence, rows), ceiling, ceiling // 2, lost)
+
+
+def _ranges_with_casts(evidence: Evidence, rows: np.ndarray) -> int:
+    """Return the number of ranges with two or more casts directly in them."""
+    nesting, casting = (
+        evidence.attributed.attribution.nesting,
+        evidence.nodes_with_op(CAST.fullmatch),
+    )
+    outermost = evidence.outermost(casting)
+    has_work = evidence.sums_under(np.isin(np.arange(len(evidence.time)), rows)) > 0
+    parents = nesting.parent[outermost & has_work]
+    _, casts_per_range = np.unique(parents[parents >= 0], return_counts=True)
+    return int((casts_per_range > 1).sum())
+
+
+RULES = (
+    Rule(
+        "small-grids",
+        "Kernels too small to fill the GPU",
+        f"kernels with less than a block per multiprocessor are more than {MIN_SMALL:.0%} of the time of kernels",
+        "kernels with fewer blocks than multiprocessors: {kernels}, {time_share} of kernel time; meanwhile {empty_share} of the multiprocessors have no block",
+        "give them more work (larger batches, fused ops), or run several at once on separate streams",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        ("kernels", "geometry"),
+        small_grids,
+        "launch them with more blocks, or run several at once on separate streams",
+        timeline=False,
+    ),
+    Rule(
+        "no-tensor-cores",
+        "Tensor Cores are not used",
+        "no kernel uses Tensor Cores, and most of those of eligible ops are known not to, on compute capability 7.0 or newer",
+        "no kernel name shows Tensor Cores; kernels of ops that could use them take {eligible_share} of kernel time",
+        "use mixed precision: torch.autocast('cuda', dtype=torch.{dtype})",
+        "half the time of these kernels, at most all",
+        TENSORBOARD,
+        ("kernels", "ops", "capability"),
+        no_tensor_cores,
+        timeline=False,
+    ),
+    Rule(
+        "tensor-cores-left",
+        "Some ops that could use Tensor Cores do not use them",
+        "kernels of eligible ops multiply or convolve without Tensor Cores, and others use them",
+        "kernels of such ops without Tensor Cores, by their names: {kernels}, {kernels_ns}",
+        "run these ops under autocast; make their dimensions multiples of 8 (16 for FP8)",
+        "half the time of these kernels, at most all",
+        NSIGHT_BRIDGE,
+        ("kernels", "ops", "capability"),
+        tensor_cores_left,
+        timeline=False,
+    ),
+    Rule(
+        "single-precision",
+        "Matrix products run in full FP32",
+        "kernels multiply in FP32 without TF32, on compute capability 8.0 or newer",
+        "kernels: {kernels}, {kernels_ns}, {time_share} of a GPU's time",
+        "allow TF32: torch.set_float32_matmul_precision('high')",
+        "half the time of these kernels, at most all",
+        TORCH_TIDY,
+        ("kernels", "capability"),
+        single_precision,
+        "allow TF32: cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH)",
+        timeline=False,
+    ),
+    Rule(
+        "casts",
+        "Many dtype casts",
+        f"kernels that only cast are more than {MIN_CASTS:.0%} of the time of kernels",
+        "kernels that only cast: {kernels}, {time_share} of kernel time; ranges that cast more than once: {again}",
+        "keep tensors in one dtype; put whole blocks under autocast; cast weights once, not in every step",
+        "half the time of these kernels",
+        NSIGHT_BRIDGE,
+        ("kernels", "ops"),
+        casts,
+        timeline=False,
+    ),
+)
+
+
+# -- Rules of Nsight Compute, with its estimates
+
+
+ESTIMATE = "none; at most the estimate of Nsight Compute"
+RECOMMENDATIONS = ("OPT", "WRN")  # kinds of results that recommend a change
+SAME_LAUNCH = MATCH_LEVELS.index("geometry")  # required match: other grids have other problems
+PERCENT = 100.0
+SENTENCE = re.compile(r"(?<=[.!?])\s+")
+MAX_QUOTED = 240  # characters of a quoted text
+
+
+def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Yield each rule of Nsight Compute with an estimate for whole kernels, and these kernels.
+
+    For kernels without such an estimate it yields the rules that estimate a part, or warn.
+    """
+    rules, sure = evidence.capture.metrics.rules, evidence.capture.metrics.sure
+    activity, place = rule_results(evidence.attributed)
+    estimate = np.where(is_named(rules["scope"], KERNEL_SCOPE), rules["speedup"].to_numpy(), 0.0)[
+        place
+    ]
+    is_selected = evidence.is_kind(frames.KERNEL, frames.GRAPH)[activity]
+    is_selected &= np.isin(rules["kind"], RECOMMENDATIONS)[place]
+    if len(sure):
+        is_selected &= sure[activity] <= SAME_LAUNCH
+    has_estimate = np.zeros(len(evidence.time), bool)
+    has_estimate[activity[is_selected & (estimate > 0)]] = True
+    is_selected &= (estimate > 0) | ~has_estimate[activity]
+    activity, place = activity[is_selected], place[is_selected]
+    share = np.clip(estimate[is_selected] / PERCENT, 0.0, 1.0)
+    savings = np.rint(evidence.time[activity] * share).astype(np.int64)
+    savings[share == 0] = UNKNOWN
+    rule, names = frames.codes(rules["rule"])[place], rules["rule"].cat.categories
+    for code in np.unique(rule).tolist():  # one iteration per rule
+        of_rule = np.flatnonzero(rule == code)
+        text = str(rules["text"].iloc[place[of_rule[np.argmax(savings[of_rule])]]])
+        yield _finding(evidence, str(names[code]), text, activity[of_rule], savings[of_rule])
+
+
+def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: Ints) -> Finding:
+    """Return the finding of a rule of Nsight Compute about kernels, with its estimates."""
+    table = activity_table(evidence, activity, np.maximum(saved, 0)).rename(
+        columns={"total_ns": "saves_ns"}
+    )
+    figures = {
+        "rule": name,
+        "kernels": len(activity),
+        "kernel": str(table["activity"].iloc[0]),
+        "says": shortened(text).removesuffix("."),
+    }
+    if saved.max() == UNKNOWN:
+        table = activity_table(evidence, activity)
+        return Finding(
+            figures, table, lost=LostTime(activities=activity, work_ns=evidence.time[activity])
+        )
+    saved = np.maximum(saved, 0)
+    lost = LostTime(activities=activity, work_ns=saved)
+    ceiling = evidence.max_work_over_gpus(activity, saved)
+    return Finding(figures, table, ceiling, lost=lost, is_named=True)
+
+
+def shortened(text: str) -> str:
+    """Return the first sentences of a text, up to `MAX_QUOTED` characters."""
+    first, *others = SENTENCE.split(" ".join(text.split()))
+    for sentence in others:
+        if len(first) + 1 + len(sentence) > MAX_QUOTED:
+            return first
+        first = f"{first} {sentence}"
+    return first
+
+
+NSIGHT_COMPUTE_RULES = (
+    Rule(
+        "nsight-compute",
+        "Nsight Compute recommends changes of kernels",
+        "a rule of Nsight Compute estimates how much of its time a measured kernel would save, or, if none does, estimates a part of it or warns; each such rule is one piece of advice",
+        "rule {rule} applies to kernels: {kernels}; of {kernel} it says: {says}",
+        "bridge report REPORT --by rule lists all results; Nsight Compute shows the place in the kernel",
+        ESTIMATE,
+        NSIGHT_COMPUTE,
+        ("kernels", "counters"),
+        nsight_compute_findings,
+        timeline=False,
+    ),
+)

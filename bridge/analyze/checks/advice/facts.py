@@ -1,0 +1,274 @@
+"""Data that several rules use, computed once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core import kinds, no_timeline
+from bridge.analyze.core.calltree import STEP_NAME, subtree_sums
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import Floats, highest, lowest, sums
+from bridge.analyze.cost.memory.counters import samples
+from bridge.analyze.cost.occupancy import Occupancy
+from bridge.analyze.run.causes import idle_times
+from bridge.analyze.run.causes.gaps import Causes, find_causes
+from bridge.analyze.run.causes.host_timeline import Gaps, call_ends
+from bridge.analyze.run.concurrency import by_device
+from bridge.importers import frames
+from bridge.importers.capture import Capture
+from bridge.join.arrays import NONE, Flags, Ints, busy_time, number_groups
+from bridge.join.attributed import AttributedCapture
+from bridge.join.forest import folded, nearest
+from bridge.join.paths import paths
+
+PYTORCH_OP = re.compile(r"aten::|torch|c10|nccl:|ProfilerStep|Optimizer\.|autograd::|DataLoader")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A capture as rules see it.
+
+    Flags and times are per activity unless noted otherwise; times are in ns.
+    """
+
+    attributed: AttributedCapture
+
+    @property
+    def capture(self) -> Capture:
+        """The frames as recorded."""
+        return self.attributed.capture
+
+    @property
+    def counted(self) -> Flags:
+        """Whether each activity is counted."""
+        return self.attributed.counted
+
+    @cached_property
+    def paths(self) -> tuple[Ints, list[str]]:
+        """The path of each node as a code, and the distinct paths; all steps have one name."""
+        attributed, nesting = self.attributed, self.attributed.hierarchy
+        is_step = np.zeros(len(self.capture.ranges) + 1, bool)
+        is_step[attributed.steps.range] = True
+        is_step[NONE] = False
+        if not is_step.any():
+            return attributed.node_path
+        op = np.where(is_step[nesting.range], len(attributed.ops), attributed.node_op)
+        return paths(nesting.parent, op, [*attributed.ops, STEP_NAME])
+
+    def is_kind(self, *names: str) -> Flags:
+        """Return whether each activity is counted and of one of these kinds."""
+        flags: Flags = frames.is_kind(self.capture.activities, *names) & self.counted
+        return flags
+
+    @cached_property
+    def uses_pytorch(self) -> bool:
+        """Whether ops or kernels are those of PyTorch."""
+        kernels = self.capture.activities["full_name"].cat.categories
+        ops = any(PYTORCH_OP.match(op) for op in self.attributed.ops)
+        return ops or any("at::native" in name for name in kernels)
+
+    @cached_property
+    def kernels(self) -> Flags:
+        """Whether each activity is a kernel."""
+        return self.is_kind(frames.KERNEL)
+
+    @cached_property
+    def communication(self) -> Flags:
+        """Whether each activity is a kernel of a communication library."""
+        return kinds.is_communication(self.attributed) & self.counted
+
+    @cached_property
+    def computing(self) -> Flags:
+        """Whether each activity is a kernel that does not communicate."""
+        return self.kernels & ~self.communication
+
+    @property
+    def time(self) -> Ints:
+        """Duration of each activity."""
+        return self.attributed.duration
+
+    @cached_property
+    def devices(self) -> Devices:
+        """The GPUs."""
+        return Devices.of_report(self.attributed)
+
+    @cached_property
+    def gpus(self) -> pd.DataFrame:
+        """One row per GPU, as in `bridge report --by device`."""
+        return by_device(self.attributed)
+
+    @cached_property
+    def span_ns(self) -> int:
+        """The longest span of a GPU, from its first work to its last."""
+        return int(self.gpus["span_ns"].max()) if len(self.gpus) else 0
+
+    @cached_property
+    def wall_ns(self) -> int:
+        """Duration of the run: the longest file, from its first API call or activity to its last.
+
+        Without a timeline it is the time of all kernels.
+        """
+        if not no_timeline.has_timeline(self.capture):
+            return int(self.time[self.counted].sum())
+        first, last = self.run
+        return int((last - first).max(initial=0))
+
+    @cached_property
+    def run(self) -> tuple[Ints, Ints]:
+        """Start of the first counted API call or activity of each file, and end of the last."""
+        calls, work = self.capture.launches, self.capture.activities
+        is_counted = self.attributed.counted_launches, self.counted
+        report, start = (
+            np.concatenate(
+                [frames.ints(t, c)[rows] for t, rows in zip((calls, work), is_counted, strict=True)]
+            )
+            for c in ("report", "start")
+        )
+        end = np.concatenate(
+            (call_ends(self.attributed)[is_counted[0]], self.attributed.end[is_counted[1]])
+        )
+        size = len(self.capture.source)
+        return lowest(report, start, size), highest(report, end, size)
+
+    @cached_property
+    def idle(self) -> Causes:
+        """Every gap of a GPU between counted work, in pieces by cause."""
+        causes = find_causes(self.attributed, 0)
+        return causes.take(self.is_inner_gap(causes.gaps)[causes.gap])
+
+    def is_inner_gap(self, gaps: Gaps) -> Flags:
+        """Return whether each gap began at the end of counted work."""
+        flags: Flags = self.counted[gaps.before]
+        return flags
+
+    @cached_property
+    def idle_before(self) -> tuple[Ints, Ints]:
+        """The idle time right before each activity: for launching, and for starving."""
+        is_listed = np.zeros(len(self.time), bool)
+        gaps = self.idle.gaps
+        is_listed[gaps.ended_by[self.is_inner_gap(gaps)]] = True
+        launching, starving = idle_times(self.attributed)
+        return np.where(is_listed, launching, 0), np.where(is_listed, starving, 0)
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """Estimated occupancy of each activity."""
+        return Occupancy.of(self.attributed)
+
+    @cached_property
+    def capability(self) -> Floats:
+        """Compute capability of the GPU of each activity, such as 8.6; -1 if unknown."""
+        devices = self.capture.devices
+        major, minor = (frames.ints(devices, f"compute_{c}") for c in ("major", "minor"))
+        of_device = np.append(np.where(major > 0, major + minor / 10, NONE), NONE)
+        tables = (devices, self.capture.activities)
+        keys = [
+            np.concatenate([frames.ints(t, c) for t in tables])
+            for c in ("report", "process", "device")
+        ]
+        code, _ = number_groups(*keys)
+        row = np.full(int(code.max(initial=NONE)) + 1, NONE)
+        row[code[: len(devices)]] = np.arange(len(devices))
+        result: Floats = of_device[row[code[len(devices) :]]]
+        return result
+
+    @cached_property
+    def call_time(self) -> Ints:
+        """Duration of each API call, per call."""
+        return call_ends(self.attributed) - frames.ints(self.capture.launches, "start")
+
+    def calls_matching(self, pattern: re.Pattern[str]) -> Flags:
+        """Return whether each API call is counted and its name matches, per call."""
+        flags: Flags = (
+            kinds.calls_matching(self.attributed, pattern) & self.attributed.counted_launches
+        )
+        return flags
+
+    def sums_under(self, values: Ints | Flags) -> Ints:
+        """Return the sum of values of activities under each node of the nesting."""
+        node, nesting = self.attributed.node, self.attributed.attribution.nesting
+        has_node = node != NONE
+        return subtree_sums(
+            nesting, sums(node[has_node], values[has_node].astype(np.int64), len(nesting))
+        )
+
+    def nodes_with_op(self, matches: Callable[[str], object], *, anywhere: bool = False) -> Flags:
+        """Return whether each node is counted and has an op whose name matches.
+
+        With ``anywhere`` nodes outside of the selected time match, too.
+        """
+        is_match = np.array([*(bool(matches(op)) for op in self.attributed.ops), False], bool)
+        is_candidate = self.attributed.nodes_in_direction if anywhere else self.attributed.listed
+        flags: Flags = is_match[self.attributed.node_op] & is_candidate
+        return flags
+
+    def is_inside(self, nodes: Flags) -> Flags:
+        """Return whether each node is one of these nodes or inside one."""
+        if not nodes.any():
+            return nodes.copy()
+        result: Flags = nearest(self.attributed.attribution.nesting.parent, nodes) != NONE
+        return result
+
+    def with_ancestors(self, nodes: Flags) -> Ints:
+        """Return these nodes and all nodes around them."""
+        parent = self.attributed.attribution.nesting.parent
+        return np.flatnonzero(folded(parent, nodes.astype(np.int64), np.maximum))
+
+    def outermost(self, nodes: Flags) -> Flags:
+        """Return which of these nodes are inside no other of them."""
+        parent = self.attributed.attribution.nesting.parent
+        result: Flags = nodes & ~np.where(parent == NONE, False, self.is_inside(nodes)[parent])
+        return result
+
+    def work_in(self, nodes: Ints) -> Ints:
+        """Return the activities that these nodes, or nodes inside them, own."""
+        selected = np.zeros(len(self.attributed.attribution.nesting), bool)
+        selected[nodes] = True
+        return np.flatnonzero(self.owned_by(self.is_inside(selected)))
+
+    def owned_by(self, nodes: Flags) -> Flags:
+        """Return whether each activity is counted and owned by one of these nodes."""
+        flags: Flags = np.append(nodes, False)[self.attributed.node]
+        return flags
+
+    def max_over_gpus(self, rows: Ints | Flags, time: Ints) -> int:
+        """Return the maximum over GPUs of the sum of times of some activities."""
+        return int(sums(self.devices.gpu[rows], time, len(self.devices.names)).max(initial=0))
+
+    def max_work_over_gpus(self, rows: Ints, time: Ints | None = None) -> int:
+        """Return the maximum over GPUs of the time of some activities, or of given parts of it.
+
+        The time of a GPU is at most the union of these activities.
+        """
+        device, size = self.devices.gpu[rows], len(self.devices.names)
+        start = frames.ints(self.capture.activities, "start")[rows]
+        total = sums(device, self.time[rows] if time is None else time, size)
+        busy = busy_time(device, start, self.attributed.end[rows], size)
+        return int(np.minimum(total, busy).max(initial=0))
+
+    def times_in_run(self, nodes: Ints) -> Ints:
+        """Return how long each node was open during the run."""
+        nesting, (first, last) = self.attributed.attribution.nesting, self.run
+        report = frames.ints(self.capture.ranges, "report")[nesting.range[nodes]]
+        start = np.maximum(nesting.start[nodes], first[report])
+        end = np.minimum(nesting.end[nodes], last[report])
+        length: Ints = np.maximum(end - start, 0)
+        return length
+
+    def max_over_threads(self, threads: Ints, time: Ints) -> int:
+        """Return the maximum over threads of the sum of times."""
+        if not len(threads):
+            return 0
+        distinct, position = np.unique(threads, return_inverse=True)
+        return int(sums(position, time, len(distinct)).max())
+
+    @cached_property
+    def memory_samples(self) -> pd.DataFrame:
+        """The samples of allocated memory: columns name, process, report, value (bytes)."""
+        return samples(self.attributed)

@@ -1,0 +1,128 @@
+"""Rules about where a busy GPU works: one kernel that takes most time, copies while nothing computes."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bridge.analyze.checks.advice import rule
+from bridge.analyze.checks.advice.facts import Evidence
+from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, LostTime, Rule
+from bridge.analyze.core import no_timeline
+from bridge.analyze.core.groups import sums
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints, busy_time
+
+BUSY = 0.85  # of its span; below, what the GPU waits for matters more
+MIN_HOTSPOT = 0.5  # of the time of a GPU
+MIN_COPIES = 0.5  # of the time in which a GPU works
+MIN_COPIES_OF_SPAN = 0.05
+
+
+def kernel_hotspot(evidence: Evidence) -> Finding | None:
+    """Find a kernel that takes most time of a busy GPU."""
+    if no_timeline.has_timeline(evidence.capture):
+        span = _spans(evidence)
+    else:  # each kernel ran alone
+        span = (
+            evidence.time[evidence.kernels].sum(keepdims=True).repeat(len(evidence.devices.names))
+        )
+    code = frames.codes(evidence.attributed.activity_name)
+    kernels = np.flatnonzero(evidence.computing & (code != NONE))
+    name = code[kernels]
+    gpu = evidence.devices.gpu[kernels]
+    size = int(name.max(initial=0)) + 1
+    spent = sums(gpu * size + name, evidence.time[kernels], len(span) * size).reshape(-1, size)
+    share = spent / np.maximum(span, 1)[:, None]
+    if not share.size or share.max() < MIN_HOTSPOT:
+        return None
+    device, main = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
+    rows = kernels[name == main]
+    of_gpu = evidence.counted & (evidence.devices.gpu == device)
+    short = evidence.capture.activities["name"].iloc[rows[0]]
+    figures = {
+        "pattern": re.escape(str(short)),
+        "kernel": str(evidence.attributed.activity_name.cat.categories[main]),
+        "launches": int((evidence.devices.gpu[rows] == device).sum()),
+        "kernel_ns": int(spent[device, main]),
+        "time_share": int(spent[device, main]) / max(1, int(evidence.time[of_gpu].sum())),
+    }
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    table = rule.activity_table(evidence, rows)
+    return Finding(figures, table, int(spent[device, main]), lost=lost)
+
+
+def _spans(evidence: Evidence) -> Ints:
+    """Return the span of each GPU that is busy, and a time that nothing reaches for the others."""
+    busy, span = (frames.ints(evidence.gpus, column) for column in ("busy_ns", "span_ns"))
+    device = np.array([evidence.devices.names.index(name) for name in evidence.gpus["device"]], int)
+    result = np.full(len(evidence.devices.names), np.iinfo(np.int64).max)
+    is_busy = busy >= BUSY * span
+    result[device[is_busy]] = span[is_busy]
+    return result
+
+
+def copies_alone(evidence: Evidence) -> Finding | None:
+    """Find GPUs that mostly copy, while no kernel runs."""
+    copies = evidence.is_kind(frames.MEMCPY)
+    others = evidence.counted & ~copies
+    busy, computing = _busy(evidence, evidence.counted), _busy(evidence, others)
+    alone = busy - computing
+    if not len(alone):
+        return None
+    device = int(alone.argmax())
+    if alone[device] <= max(MIN_COPIES * busy[device], MIN_COPIES_OF_SPAN * evidence.span_ns):
+        return None
+    rows = np.flatnonzero(copies)
+    direction = frames.ints(evidence.capture.activities, "copy_kind")[rows]
+    by_direction = np.bincount(np.maximum(direction, 0), evidence.time[rows])
+    table = rule.activity_table(evidence, rows)
+    main = int(by_direction.argmax())
+    figures = {
+        "device": evidence.devices.names[device],
+        "alone_ns": int(alone[device]),
+        "busy_share": alone[device] / busy[device],
+        "direction": DIRECTIONS.get(main, "other"),
+        "direction_share": by_direction[main] / by_direction.sum(),
+    }
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, int(alone[device]), lost=lost)
+
+
+DIRECTIONS = {1: "host-to-device", 2: "device-to-host", 8: "device-to-device", 10: "peer-to-peer"}
+
+
+def _busy(evidence: Evidence, selected: Flags) -> Ints:
+    """Return for how long any of some activities ran on each GPU."""
+    rows = np.flatnonzero(selected)
+    start = frames.ints(evidence.capture.activities, "start")[rows]
+    size = len(evidence.devices.names)
+    return busy_time(evidence.devices.gpu[rows], start, evidence.attributed.end[rows], size)
+
+
+RULES = (
+    Rule(
+        "kernel-hotspot",
+        "One kernel takes most of the GPU's time",
+        f"a GPU is busy at least {BUSY:.0%} of its span, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
+        "the kernel {kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
+        "look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        ("kernels",),
+        kernel_hotspot,
+        timeline=False,
+    ),
+    Rule(
+        "memcpy-bound",
+        "The GPU mostly copies, while no kernel runs",
+        f"copies run alone for more than {MIN_COPIES:.0%} of the time in which a GPU works, and {MIN_COPIES_OF_SPAN:.0%} of its span",
+        "copies run alone on {device} for {alone_ns}, {busy_share} of the time in which it works; {direction_share} of copy time is {direction}",
+        "keep data on the GPU; copy on a separate stream from pinned memory, while kernels run (prefetch the next part)",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        ("work",),
+        copies_alone,
+    ),
+)

@@ -1,0 +1,267 @@
+"""Rules about the use of PyTorch: patterns of successive or nested ops."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+
+from bridge.analyze.checks.advice import rule
+from bridge.analyze.checks.advice.facts import Evidence
+from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, TORCH_TIDY, UNKNOWN, Finding, Rule
+from bridge.analyze.core.call_details import input_shapes
+from bridge.importers import frames
+from bridge.join.arrays import Flags, Ints, order_by
+
+TO_DEVICE = 1  # copy kind of nsys
+CREATION = re.compile(
+    r"aten::(?:zeros|ones|full|rand|randn|randint|arange|eye|fill_|zero_|normal_|uniform_)(?:_like)?"
+)
+TRANSFER = re.compile(r"aten::(?:to|_to_copy|copy_|cuda)")
+ZERO_GRAD = re.compile(r"(?:.*[.#:])?zero_grad.*", re.IGNORECASE)
+ZERO = re.compile(r"aten::(?:zero_|_foreach_zero_)")
+STEP = re.compile(r"Optimizer\.step#.*|.*[Oo]ptimizer[.:]step.*")
+MULTI_TENSOR_KERNEL = re.compile(
+    r"multi_tensor_apply|fused_adam|foreach|FusedAdam|FusedOptimizer", re.IGNORECASE
+)
+MULTI_TENSOR_OP = re.compile(r"aten::_(?:foreach|fused)_")
+MIN_KERNELS_PER_STEP = 30  # kernels in a step of an optimizer
+CONVOLUTION, NORM = re.compile(r"aten::conv[123]d"), re.compile(r"aten::batch_norm")
+PRODUCT = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm)")
+HALF = re.compile(r"fp16|bf16|f16|h884|s884|hgemm|16816|half|bfloat|nvjet_[ht]s[ht]", re.IGNORECASE)
+MULTIPLE = 8  # required by Tensor Cores for the last two dimensions
+INDEXING = re.compile(r"aten::(?:select|index|slice|__getitem__)")
+MIN_REPEATS = 10
+
+
+def created_on_host(evidence: Evidence) -> Finding | None:
+    """Find tensors that are created on the host and then copied to the GPU."""
+    creates = evidence.nodes_with_op(CREATION.fullmatch) & (
+        evidence.sums_under(evidence.counted) == 0
+    )
+    to_device = evidence.is_kind(frames.MEMCPY) & (
+        frames.ints(evidence.capture.activities, "copy_kind") == TO_DEVICE
+    )
+    transfers = evidence.nodes_with_op(TRANSFER.fullmatch) & (evidence.sums_under(to_device) > 0)
+    first, second = _successive_nodes(evidence)
+    rows = second[creates[first] & transfers[second]]
+    return _removable_ranges(evidence, rows)
+
+
+def zeroed_gradients(evidence: Evidence) -> Finding | None:
+    """Find gradients that are set to zero instead of None."""
+    rows = np.flatnonzero(
+        evidence.outermost(evidence.nodes_with_op(ZERO.fullmatch))
+        & evidence.is_inside(evidence.nodes_with_op(ZERO_GRAD.fullmatch))
+    )
+    return _removable_ranges(evidence, rows)
+
+
+def single_tensor_optimizer(evidence: Evidence) -> Finding | None:
+    """Find optimizers that update one tensor after another."""
+    nodes, kernels = (
+        evidence.outermost(evidence.nodes_with_op(STEP.fullmatch)),
+        evidence.sums_under(evidence.kernels),
+    )
+    rows = np.flatnonzero(nodes & (kernels >= MIN_KERNELS_PER_STEP) & ~_has_multi_tensor(evidence))
+    if not len(rows):
+        return None
+    work = evidence.work_in(rows)
+    idle = evidence.max_over_gpus(work, evidence.idle_before[0][work])
+    figures = {"steps": len(rows), "kernels": int(kernels[rows].mean()), "idle_ns": idle}
+    nesting = evidence.attributed.attribution.nesting
+    ceiling = evidence.max_work_over_gpus(work) + idle
+    table = rule.node_table(evidence, rows, (nesting.end - nesting.start)[rows])
+    lost = rule.idle_before(evidence, work, evidence.idle_before[0][work])
+    return Finding(figures, table, ceiling, idle, lost)
+
+
+def _has_multi_tensor(evidence: Evidence) -> Flags:
+    """Return whether each node contains an op or kernel that updates many tensors at once."""
+    is_multi_tensor = np.zeros(len(evidence.time), bool)
+    for column in (evidence.capture.activities[name] for name in ("name", "full_name")):
+        flags = [MULTI_TENSOR_KERNEL.search(name) is not None for name in column.cat.categories]
+        is_multi_tensor |= np.array([*flags, False], bool)[frames.codes(column)]
+    result: Flags = evidence.sums_under(evidence.kernels & is_multi_tensor) > 0
+    result[evidence.with_ancestors(evidence.nodes_with_op(MULTI_TENSOR_OP.match))] = True
+    return result
+
+
+def bias_before_norm(evidence: Evidence) -> Finding | None:
+    """Find convolutions with a bias that the following batch norm removes."""
+    code, names = input_shapes(evidence.attributed)
+    has_bias = np.array([*(_has_third_input(name) for name in names), False], bool)
+    first, second = _successive_nodes(evidence)
+    range_ = evidence.attributed.attribution.nesting.range
+    result = (
+        evidence.nodes_with_op(CONVOLUTION.fullmatch)[first]
+        & evidence.nodes_with_op(NORM.fullmatch)[second]
+        & has_bias[code[range_[first]]]
+    )
+    return _removable_ranges(evidence, first[result], estimated=False)
+
+
+def _has_third_input(shapes: str) -> bool:
+    """Return whether a third input, such as the bias of a convolution, has a shape."""
+    inputs = _parse_shapes(shapes)
+    return len(inputs) > 2 and isinstance(inputs[2], list) and len(inputs[2]) == 1  # noqa: PLR2004 (the third of an op's arguments)
+
+
+def misaligned_products(evidence: Evidence) -> Finding | None:
+    """Find half-precision matrix products with dimensions that are no multiples of 8."""
+    code, names = input_shapes(evidence.attributed)
+    is_odd = np.array([*(_is_misaligned(name) for name in names), False], bool)
+    range_ = evidence.attributed.attribution.nesting.range
+    nodes = evidence.nodes_with_op(PRODUCT.fullmatch) & is_odd[code[range_]]
+    kernels = evidence.capture.activities["name"]
+    is_half = np.array([*(HALF.search(n) is not None for n in kernels.cat.categories), False], bool)
+    rows = np.flatnonzero(
+        nodes & (evidence.sums_under(evidence.kernels & is_half[frames.codes(kernels)]) > 0)
+    )
+    return _removable_ranges(evidence, rows, estimated=False)
+
+
+def _is_misaligned(shapes: str) -> bool:
+    matrices = [
+        shape[-2:] for shape in _parse_shapes(shapes) if isinstance(shape, list) and len(shape) > 1
+    ]
+    sizes = [size for matrix in matrices for size in matrix if isinstance(size, int)]
+    return any(size % MULTIPLE for size in sizes)
+
+
+def _parse_shapes(shapes: str) -> list[object]:
+    try:
+        result = json.loads(shapes) if shapes else []
+    except (ValueError, RecursionError):
+        return []
+    return result if isinstance(result, list) else []
+
+
+def repeated_indexing(evidence: Evidence) -> Finding | None:
+    """Find ten or more successive indexing ops in one range: a loop over a tensor."""
+    first, second = _successive_nodes(evidence)
+    op = evidence.attributed.node_op
+    is_linked = evidence.nodes_with_op(INDEXING.fullmatch)[first] & (op[first] == op[second])
+    length = _run_lengths(first, second, is_linked)
+    rows = np.flatnonzero(length >= MIN_REPEATS)
+    return _removable_ranges(evidence, rows)
+
+
+def _run_lengths(first: Ints, second: Ints, linked: Flags) -> Ints:
+    """Return the length of the chain of linked neighbours of each node; 0 for none."""
+    starts = (
+        np.concatenate(([True], ~(linked[:-1] & (second[:-1] == first[1:]))))
+        if len(first)
+        else np.zeros(0, bool)
+    )
+    chain = np.cumsum(starts | ~linked) - 1
+    size = np.bincount(chain[linked], minlength=int(chain.max(initial=-1)) + 1) + 1
+    length = np.zeros(int(max(first.max(initial=-1), second.max(initial=-1))) + 1, np.int64)
+    length[first[linked]] = size[chain[linked]]
+    length[second[linked]] = size[chain[linked]]
+    return length
+
+
+def _successive_nodes(evidence: Evidence) -> tuple[Ints, Ints]:
+    """Return pairs of successive nodes with the same parent, or on the same thread without one."""
+    nesting = evidence.attributed.attribution.nesting
+    order = order_by(nesting.stack, nesting.parent, nesting.start)
+    first, second = order[:-1], order[1:]
+    is_pair = (nesting.stack[first] == nesting.stack[second]) & (
+        nesting.parent[first] == nesting.parent[second]
+    )
+    return first[is_pair], second[is_pair]
+
+
+def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True) -> Finding | None:
+    """Return a finding of ranges that could be removed.
+
+    The ceiling is their work and the idle time of GPUs before it.
+    """
+    if not len(rows):
+        return None
+    nesting = evidence.attributed.attribution.nesting
+    spent = (nesting.end - nesting.start)[rows]
+    work = evidence.work_in(rows)
+    figures = {
+        "calls": len(rows),
+        "host_ns": int(spent.sum()),
+        "work_ns": int(evidence.time[work].sum()),
+    }
+    saving = evidence.max_work_over_gpus(work) + evidence.max_over_gpus(
+        work, evidence.idle_before[0][work]
+    )
+    table = rule.node_table(evidence, rows, spent)
+    lost = rule.idle_before(evidence, work, evidence.idle_before[0][work], with_work=True)
+    return Finding(figures, table, saving, saving if estimated else UNKNOWN, lost)
+
+
+RULES = (
+    Rule(
+        "made-on-host",
+        "Tensors are created on the host and then copied",
+        "an op fills a tensor without work on the GPU, and the next one copies to the GPU",
+        "tensors: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
+        "create them on the GPU: torch.zeros(…, device='cuda')",
+        "the work of the copies and the idle time before them",
+        TORCH_TIDY,
+        ("pytorch", "work"),
+        created_on_host,
+    ),
+    Rule(
+        "gradients-set-to-zero",
+        "Gradients are set to zero one by one",
+        "zero_grad calls zero_",
+        "gradients: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
+        "set them to None: optimizer.zero_grad(set_to_none=True)",
+        "their work and the idle time before it",
+        TORCH_TIDY,
+        ("pytorch", "work"),
+        zeroed_gradients,
+    ),
+    Rule(
+        "single-tensor-optimizer",
+        "The optimizer updates one tensor at a time",
+        f"a step of an optimizer has {MIN_KERNELS_PER_STEP} kernels or more, and no kernel or op of several tensors",
+        "optimizer steps: {steps}, with {kernels} kernels each; the GPU waits {idle_ns} for their launches",
+        "use Adam(…, fused=True), or foreach=True",
+        "the idle time that the GPU waits for these launches",
+        TORCH_TIDY,
+        ("pytorch", "kernels"),
+        single_tensor_optimizer,
+    ),
+    Rule(
+        "bias-before-norm",
+        "Convolutions add a bias that the batch norm removes",
+        "a convolution with a third input is followed by a batch norm",
+        "convolutions with a bias before a batch norm: {calls}; they take {work_ns} on the GPU",
+        "use Conv2d(…, bias=False) before a BatchNorm",
+        NOT_ESTIMATED,
+        TORCH_TIDY,
+        ("pytorch", "shapes"),
+        bias_before_norm,
+    ),
+    Rule(
+        "misaligned-products",
+        "Half-precision products with unaligned dimensions",
+        f"one of the last two dimensions of a product in half precision is no multiple of {MULTIPLE}",
+        "products with a dimension that is not a multiple of 8: {calls}; they take {work_ns} on the GPU",
+        "pad dimensions (vocabulary, channels, batch) to multiples of 8",
+        NOT_ESTIMATED,
+        TORCH_TIDY,
+        ("pytorch", "kernels", "shapes"),
+        misaligned_products,
+    ),
+    Rule(
+        "indexing-in-a-loop",
+        "A tensor is indexed in a loop",
+        f"an indexing op occurs {MIN_REPEATS} times or more in a row in one range",
+        "indexing ops in a row: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
+        "index once with a tensor of indices, or use unbind",
+        "their work and the idle time before it",
+        TORCH_TIDY,
+        ("pytorch", "work"),
+        repeated_indexing,
+    ),
+)

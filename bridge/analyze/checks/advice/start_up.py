@@ -1,0 +1,124 @@
+"""The rule about what happens once: compilation, loading of modules, the first iteration."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bridge.analyze.checks.advice import rule
+from bridge.analyze.checks.advice.facts import Evidence
+from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.core.groups import sums
+from bridge.analyze.run.causes.gaps import WORDS
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+
+MIN_START_UP = 0.2  # of the idle time, and of the span
+ONCE = 0.75  # of the ceiling, which a longer or later run saves
+FIRST = 3  # times the idle time of a usual iteration
+MIN_ITERATIONS = 3
+MAX_RANGES = 100  # called warm-up, the longest, that are looked at
+MAX_WARM_UPS = 5  # calls of an op that is called warm-up
+WARM_UP = re.compile(
+    r"(?<![a-z])(?:warm[-_ ]?up|initiali[sz]\w*|init|start[-_ ]?up)(?![a-z])", re.IGNORECASE
+)
+
+
+def start_up(evidence: Evidence) -> Finding | None:
+    """Find idle time of compilation, warm-up and the first iteration."""
+    idle = evidence.idle
+    warm_up = _warm_up_ops(evidence)
+    is_start = (idle.cause == WORDS.index("compilation")) | (warm_up != NONE)
+    is_start |= _in_first_iteration(evidence)
+    op = np.where(warm_up != NONE, warm_up, idle.op)
+    time = sums(idle.gaps.device[idle.gap[is_start]], idle.length[is_start], len(idle.gaps.devices))
+    total = int(time.max(initial=0))
+    if not total or total <= MIN_START_UP * max(
+        int(evidence.gpus["idle_ns"].max()), evidence.span_ns
+    ):
+        return None
+    table = rule.group_rows(
+        {
+            "cause": (idle.cause[is_start], WORDS),
+            "op": (op[is_start], evidence.attributed.ops),
+        },
+        idle.length[is_start],
+        idle.gaps.ended_by[idle.gap[is_start]],
+    )
+    figures = {
+        "idle_ns": total,
+        "idle_share": total / evidence.span_ns,
+        "cause": " in ".join(filter(None, (table["cause"].iloc[0], table["op"].iloc[0]))),
+    }
+    return Finding(figures, table, total, lost=rule.idle_pieces(evidence, is_start))
+
+
+def _warm_up_ops(evidence: Evidence) -> Ints:
+    """Return the op that is called warm-up and in which each piece of a gap began, else NONE.
+
+    An op that is called again and again is no warm-up, whatever its name.
+    """
+    nesting, ops = evidence.attributed.attribution.nesting, evidence.attributed.node_op
+    nodes = np.flatnonzero(evidence.outermost(evidence.nodes_with_op(WARM_UP.search)))
+    calls = np.bincount(ops[nodes], minlength=len(evidence.attributed.ops) + 1)
+    nodes = nodes[calls[ops[nodes]] <= MAX_WARM_UPS]
+    longest = np.argsort(nesting.start[nodes] - nesting.end[nodes], kind="stable")
+    nodes = nodes[longest[:MAX_RANGES]]
+    result = np.full(len(evidence.idle.gap), NONE)
+    home, home_of_node = _homes(evidence, nesting.range[nodes])
+    first = evidence.idle.first
+    for node, own in zip(nodes.tolist(), home_of_node.tolist(), strict=True):
+        is_inside = (nesting.start[node] <= first) & (first < nesting.end[node]) & (home == own)
+        result[is_inside] = ops[node]
+    return result
+
+
+def _homes(evidence: Evidence, ranges: Ints) -> tuple[Ints, Ints]:
+    """Return a number for the report and process of each piece of a gap, and of some ranges."""
+    activities = evidence.capture.activities
+    rows = evidence.idle.gaps.ended_by[evidence.idle.gap]
+    columns = [
+        np.concatenate(
+            (frames.ints(activities, c)[rows], frames.ints(evidence.capture.ranges, c)[ranges])
+        )
+        for c in ("report", "process")
+    ]
+    number, _ = number_groups(*columns)
+    return number[: len(rows)], number[len(rows) :]
+
+
+def _in_first_iteration(evidence: Evidence) -> Flags:
+    """Return whether each piece of a gap is in the first iteration, if that takes much longer than others."""
+    idle, steps = evidence.idle, evidence.attributed.iterations
+    result = np.zeros(len(idle.gap), bool)
+    rows = idle.gaps.ended_by[idle.gap]
+    report, process = (
+        frames.ints(evidence.capture.activities, c)[rows] for c in ("report", "process")
+    )
+    for first, last in steps.by_process():
+        if last - first < MIN_ITERATIONS:
+            continue
+        edges = steps.start[first:last]
+        is_own = (report == steps.report[first]) & (process == steps.process[first])
+        number = np.searchsorted(edges, idle.first, side="right")  # 0: before the first
+        lost = sums(number[is_own], idle.length[is_own], len(edges) + 1)[1:]
+        if lost[0] > FIRST * np.median(lost[1:-1]) and lost[0] > 0:
+            result |= is_own & (number == 1)
+    return result
+
+
+RULES = (
+    Rule(
+        "start-up",
+        "The GPU waits for what happens once: compilation, loading, the first iteration",
+        f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the GPU's span, idle",
+        "the GPU is idle for {idle_ns}, {idle_share} of its time, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
+        "record after the warm-up (bridge.profile(schedule=…), nsys --capture-range); keep compiled code in a cache; run long enough that it does not matter",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        ("work",),
+        start_up,
+        certainty=ONCE,
+    ),
+)

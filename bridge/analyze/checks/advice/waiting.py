@@ -1,0 +1,350 @@
+"""Rules about waiting for data, for a compiler and for other ranks."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.checks.advice import rule
+from bridge.analyze.checks.advice.facts import Evidence
+from bridge.analyze.checks.advice.rule import (
+    NOT_ESTIMATED,
+    NSIGHT_BRIDGE,
+    TENSORBOARD,
+    TORCH_TIDY,
+    Finding,
+    LostTime,
+    Rule,
+)
+from bridge.analyze.core.groups import sums
+from bridge.analyze.core.kinds import is_compilation, is_data_loading
+from bridge.analyze.run.causes.gaps import WORDS
+from bridge.analyze.run.causes.host_timeline import IN_COMPILER, call_states
+from bridge.analyze.run.concurrency import by_collective
+from bridge.analyze.run.concurrency.collectives import waits
+from bridge.analyze.run.concurrency.overlap import exposed_times
+from bridge.analyze.run.steps import WARM_UP, by_step
+from bridge.importers import frames
+from bridge.join.arrays import Flags, Ints
+
+MIN_LOADING = 0.05  # of the time of steps
+SINGLE_PROCESS = re.compile(r"enumerate\(DataLoader\)#_SingleProcessDataLoaderIter.*")
+
+
+def _idle_time(evidence: Evidence, *causes: str) -> int:
+    """Return the maximum over GPUs of the idle time with these causes."""
+    idle = evidence.idle
+    is_selected = np.isin(idle.cause, [WORDS.index(cause) for cause in causes])
+    device = idle.gaps.device[idle.gap[is_selected]]
+    return int(sums(device, idle.length[is_selected], len(idle.gaps.devices)).max(initial=0))
+
+
+def _idle_lost(evidence: Evidence, *causes: str) -> LostTime:
+    """Return the idle time with these causes."""
+    return rule.idle_pieces(
+        evidence, np.isin(evidence.idle.cause, [WORDS.index(cause) for cause in causes])
+    )
+
+
+def _outermost_times(evidence: Evidence, nodes: Flags) -> tuple[Ints, Ints]:
+    """Return the outermost of these nodes, and how long each was open during the run."""
+    rows = np.flatnonzero(evidence.outermost(nodes))
+    spent = evidence.times_in_run(rows)
+    return rows[spent > 0], spent[spent > 0]
+
+
+def waits_for_data(evidence: Evidence) -> Finding | None:
+    """Find data loading that keeps GPUs idle, or takes more than a twentieth of the steps."""
+    loading = (
+        is_data_loading(evidence.attributed)[evidence.attributed.node_op]
+        & evidence.attributed.nodes_in_direction
+    )
+    rows, spent = _outermost_times(evidence, loading)
+    if not len(rows):
+        return None
+    thread = evidence.attributed.attribution.nesting.stack[rows]
+    total, idle = evidence.max_over_threads(thread, spent), _idle_time(evidence, "data loading")
+    loading_share = _loading_share(evidence)
+    if max(loading_share, idle / max(1, evidence.span_ns)) <= MIN_LOADING:
+        return None
+    figures = {
+        "loading_ns": total,
+        "idle_ns": idle,
+        "idle_share": idle / max(1, evidence.span_ns),
+        "steps_share": loading_share,
+    }
+    table, lost = rule.node_table(evidence, rows, spent), _idle_lost(evidence, "data loading")
+    return Finding(figures, table, max(total, idle), idle, lost)
+
+
+def _loading_share(evidence: Evidence) -> float:
+    """Return the fraction of the steps, and the time between them, that waits for data."""
+    if not len(evidence.attributed.iterations):
+        return 0.0
+    steps = by_step(evidence.attributed)
+    waited = steps["dataloader_ns"].sum() + steps["between_dataloader_ns"].sum()
+    return float(waited / max(1, steps["wall_ns"].sum() + steps["between_ns"].sum()))
+
+
+def single_process_loader(evidence: Evidence) -> Finding | None:
+    """Find a DataLoader of PyTorch that works in the process of the program."""
+    rows, spent = _outermost_times(
+        evidence, evidence.nodes_with_op(SINGLE_PROCESS.fullmatch, anywhere=True)
+    )
+    if not len(rows):
+        return None
+    thread = evidence.attributed.attribution.nesting.stack[rows]
+    idle = _idle_time(evidence, "data loading")
+    total = evidence.max_over_threads(thread, spent)
+    figures = {"batches": len(rows), "loading_ns": total}
+    table, lost = rule.node_table(evidence, rows, spent), _idle_lost(evidence, "data loading")
+    return Finding(figures, table, total, min(idle, total), lost)
+
+
+def recompilation(evidence: Evidence) -> Finding | None:
+    """Find compilation and module loading in steps after the first ones."""
+    attributed = evidence.attributed
+    steps = attributed.iterations
+    calls = np.flatnonzero((call_states(attributed) == IN_COMPILER) & attributed.counted_launches)
+    ranges = np.flatnonzero(
+        evidence.outermost(is_compilation(attributed)[attributed.node_op] & attributed.listed)
+    )
+    if not len(calls) + len(ranges):
+        return None
+    is_settled, nesting = np.append(_is_settled(evidence), False), attributed.attribution.nesting
+    row = nesting.range[ranges]
+    step = _step_at(
+        evidence,
+        evidence.capture.launches,
+        calls,
+        frames.ints(evidence.capture.launches, "start")[calls],
+    )
+    calls = calls[is_settled[step]]
+    step = _step_at(evidence, evidence.capture.ranges, row, nesting.start[ranges])
+    ranges = ranges[is_settled[step]]
+    if not len(calls) + len(ranges):
+        return None
+    length = (nesting.end - nesting.start)[ranges]
+    table = (
+        rule.node_table(evidence, ranges, length)
+        if len(ranges)
+        else rule.call_table(evidence, calls)
+    )
+    threads = nesting.stack[ranges] if len(ranges) else attributed.attribution.stack[calls]
+    total = evidence.max_over_threads(threads, length if len(ranges) else evidence.call_time[calls])
+    figures = {
+        "compilations": len(ranges) or len(calls),
+        "steps": len(steps),
+        "compiling_ns": total,
+    }
+    saving = min(total, _idle_time(evidence, "compilation"))
+    return Finding(figures, table, total, saving, _idle_lost(evidence, "compilation"))
+
+
+def _is_settled(evidence: Evidence) -> Flags:
+    """Return whether each step is after the first two of its process, and not warm-up."""
+    steps, table = evidence.attributed.iterations, by_step(evidence.attributed)
+    result = np.zeros(len(steps), bool)
+    for first, last in steps.by_process():
+        result[first + 2 : last] = True
+    if len(table) == len(steps):
+        result &= table["state"].to_numpy() != WARM_UP
+    return result
+
+
+def _step_at(evidence: Evidence, table: pd.DataFrame, rows: Ints, time: Ints) -> Ints:
+    report, process = (frames.ints(table, c)[rows] for c in ("report", "process"))
+    return evidence.attributed.iterations.at(report, process, time)
+
+
+RULES = (
+    Rule(
+        "data-loading",
+        "Training waits for data",
+        f"more than {MIN_LOADING:.0%} of the steps, or of a GPU's time idle, go into data loading",
+        "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of its time",
+        "give DataLoader more workers (num_workers), pin_memory=True and prefetch_factor; decode and augment on the GPU",
+        "the GPU's idle time while data is loaded",
+        TENSORBOARD,
+        ("work", "ops"),
+        waits_for_data,
+    ),
+    Rule(
+        "single-process-loader",
+        "The training process loads the data itself",
+        "batches come from a loader without workers",
+        "batches loaded by the training process: {batches}, in {loading_ns}",
+        "use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
+        "the GPU's idle time while data is loaded",
+        TORCH_TIDY,
+        ("work", "ops"),
+        single_process_loader,
+    ),
+    Rule(
+        "recompilation",
+        "Recompilation after the first steps",
+        "ops or API calls compile in steps that are neither warm-up nor among the first two",
+        "compilations after the first steps: {compilations}, {compiling_ns} on a thread, in {steps} steps",
+        "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles shows the reasons; load modules before the loop (CUDA_MODULE_LOADING=EAGER)",
+        "the GPU's idle time during compilation",
+        NSIGHT_BRIDGE,
+        ("work", "calls", "steps"),
+        recompilation,
+    ),
+)
+
+
+# -- Rules about several GPUs
+
+
+MIN_COMMUNICATION = 0.1  # of the time of a GPU
+MIN_EXPOSED = 0.05
+MIN_WAITING = 0.1  # of the time of collectives
+DATA_PARALLEL = re.compile(r"(?:.*[.:])?DataParallel(?:\.forward)?")
+SLOW_BACKEND = re.compile(r"(?:gloo|mpi|ucc):.*")
+NCCL_CAPABILITY = 3.5  # compute capability
+
+
+def data_parallel(evidence: Evidence) -> Finding | None:
+    """Find a model that one process distributes over several GPUs."""
+    nodes = np.flatnonzero(evidence.outermost(evidence.nodes_with_op(DATA_PARALLEL.fullmatch)))
+    if not len(nodes) or len(evidence.gpus) == 1:
+        return None
+    nesting = evidence.attributed.attribution.nesting
+    spent = (nesting.end - nesting.start)[nodes]
+    figures = {"calls": len(nodes), "gpus": len(evidence.gpus)}
+    return Finding(
+        figures, rule.node_table(evidence, nodes, spent), int(evidence.gpus["idle_ns"].max())
+    )
+
+
+def slow_backend(evidence: Evidence) -> Finding | None:
+    """Find collectives of PyTorch that do not run on NCCL although the GPUs support it."""
+    nodes = np.flatnonzero(evidence.outermost(evidence.nodes_with_op(SLOW_BACKEND.fullmatch)))
+    capable = (evidence.capability[evidence.kernels] >= NCCL_CAPABILITY).any()
+    if not len(nodes) or not capable:
+        return None
+    nesting = evidence.attributed.attribution.nesting
+    spent = (nesting.end - nesting.start)[nodes]
+    figures = {"collectives": len(nodes), "host_ns": int(spent.sum())}
+    ceiling = evidence.max_over_threads(nesting.stack[nodes], spent)
+    return Finding(figures, rule.node_table(evidence, nodes, spent), ceiling)
+
+
+def much_communication(evidence: Evidence) -> Finding | None:
+    """Find communication that takes more than a tenth of the time of a GPU."""
+    part = evidence.gpus["communication_ns"] / evidence.gpus["span_ns"].clip(lower=1)
+    if not (part > MIN_COMMUNICATION).any():
+        return None
+    rows = np.flatnonzero(evidence.communication)
+    worst = evidence.gpus.iloc[int(part.argmax())]
+    figures = {"device": str(worst["device"]), "communication_share": float(part.max())}
+    return Finding(
+        figures,
+        rule.activity_table(evidence, rows),
+        int(evidence.gpus["communication_ns"].max()),
+        lost=LostTime(activities=rows, work_ns=evidence.time[rows]),
+    )
+
+
+def exposed_communication(evidence: Evidence) -> Finding | None:
+    """Find communication while nothing computes on its GPU."""
+    part = evidence.gpus["exposed_ns"] / evidence.gpus["span_ns"].clip(lower=1)
+    if not (part > MIN_EXPOSED).any():
+        return None
+    rows = np.flatnonzero(evidence.communication)
+    exposed = exposed_times(evidence.attributed)[rows]
+    matched, waited = waits(evidence.attributed)
+    waiting = np.zeros(len(evidence.time), np.int64)
+    waiting[matched] = waited
+    transfer = np.maximum(exposed - waiting[rows], 0)  # the rest is that of another rank
+    worst = evidence.gpus.iloc[int(part.argmax())]
+    figures = {
+        "device": str(worst["device"]),
+        "exposed_ns": int(worst["exposed_ns"]),
+        "exposed_share": float(part.max()),
+    }
+    ceiling = min(int(evidence.gpus["exposed_ns"].max()), evidence.max_over_gpus(rows, transfer))
+    hideable = int((evidence.gpus["compute_ns"] - evidence.gpus["overlap_ns"]).max())
+    table = rule.activity_table(evidence, rows, exposed)
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, ceiling, min(ceiling, hideable), lost)
+
+
+def stragglers(evidence: Evidence) -> Finding | None:
+    """Find collectives most of whose time is one rank waiting for another."""
+    table = by_collective(evidence.attributed, by_message=False)
+    table = table[table["wait_ns"] > 0]
+    waited, total = int(table["wait_ns"].sum()), int(table["total_ns"].sum())
+    if not waited or waited <= MIN_WAITING * total:
+        return None
+    columns = ["collective", "op", "count", "total_ns", "wait_ns", "transfer_ns", "straggler"]
+    table = table.sort_values("wait_ns", ascending=False, ignore_index=True, kind="stable")[columns]
+    by_rank = table.groupby("straggler")["wait_ns"].sum()
+    figures = {"waiting_share": waited / total, "straggler": str(by_rank.idxmax())}
+    rows, waiting = waits(evidence.attributed)
+    ceiling = evidence.max_over_gpus(rows, waiting)
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, ceiling, lost=lost)
+
+
+MULTI_GPU_RULES = (
+    Rule(
+        "data-parallel",
+        "DataParallel is used",
+        "DataParallel runs, and work on several GPUs",
+        "calls of DataParallel: {calls}; one process launches the work of {gpus} GPUs",
+        "use DistributedDataParallel, with one process per GPU",
+        NOT_ESTIMATED,
+        TENSORBOARD,
+        ("work", "ops"),
+        data_parallel,
+    ),
+    Rule(
+        "slow-backend",
+        "Collectives do not run on NCCL",
+        "collectives of gloo, MPI or UCC run, on compute capability 3.5 or newer",
+        "collectives of another backend: {collectives}; they take {host_ns} on the host",
+        "use init_process_group(backend='nccl')",
+        NOT_ESTIMATED,
+        TENSORBOARD,
+        ("kernels", "ops", "capability"),
+        slow_backend,
+    ),
+    Rule(
+        "communication",
+        "Communication takes a large part of GPU time",
+        f"communication is more than {MIN_COMMUNICATION:.0%} of a GPU's span",
+        "communication takes {communication_share} of the time of {device}",
+        "communicate less: gradient accumulation, larger batches, compressed gradients, larger buckets (bucket_cap_mb)",
+        NOT_ESTIMATED,
+        TENSORBOARD,
+        ("kernels",),
+        much_communication,
+    ),
+    Rule(
+        "exposed-communication",
+        "Exposed communication",
+        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of a GPU's span",
+        "{device} communicates without computing for {exposed_ns}, {exposed_share} of its time",
+        "overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
+        "at most the computation that does not hide communication yet",
+        NSIGHT_BRIDGE,
+        ("kernels",),
+        exposed_communication,
+        "overlap it with computation: start it earlier, on a separate stream",
+    ),
+    Rule(
+        "stragglers",
+        "Ranks wait for a slow rank",
+        f"waiting for other ranks is more than {MIN_WAITING:.0%} of the time of collectives",
+        "waiting for other ranks takes {waiting_share} of collective time, most of it for {straggler}",
+        "find out what takes longer on the slow rank (bridge report REPORT --by rank,op); balance data and layers",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        ("kernels",),
+        stragglers,
+    ),
+)

@@ -1,0 +1,191 @@
+"""List what ran between two instants: ops, API calls and activities with their time in between, and gaps.
+
+`time_range` selects what began in a part of the time. An excerpt also contains what began before it
+or ended after it, and counts of everything only the time between the two instants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.calltree import self_times
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import counts, highest, lowest, sums, texts
+from bridge.analyze.core.time_range import Windows, clock_window
+from bridge.analyze.run.causes.tables import by_gap
+from bridge.importers import frames
+from bridge.join.arrays import Flags, Ints, busy_time, number_groups
+from bridge.join.attributed import AttributedCapture
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """What ran from ``first_ns`` to ``last_ns`` since the first event of the report.
+
+    Attributes:
+        first_ns, last_ns: the two instants; the report may end before the second.
+        devices: per GPU: ``busy_ns`` of the excerpt, ``idle_ns`` the rest of it, ``activities``,
+            and ``first_ns`` and ``last_ns``, between which the GPU worked in the whole report.
+        ops: per op: ``calls`` that were open, and ``cpu_self_ns``, in which no other range was open
+            inside them on their thread; largest first.
+        api: per API call: ``calls`` and ``cpu_ns``; largest first.
+        work: per name and op of activities: ``count`` and ``gpu_ns``; largest first.
+        gaps: as `by_gap`, and ``inside_ns``, the part of the gap inside the excerpt; largest first.
+
+    """
+
+    first_ns: int
+    last_ns: int
+    devices: pd.DataFrame
+    ops: pd.DataFrame
+    api: pd.DataFrame
+    work: pd.DataFrame
+    gaps: pd.DataFrame
+
+
+def excerpt(attributed: AttributedCapture, first_ns: int, last_ns: int) -> Excerpt:
+    """Return what ran between two instants, in ns since the first event of all files.
+
+    Raises ValueError with a message for the user if the second is not after the first, or if the
+    report ends before it.
+    """
+    window = clock_window(attributed, first_ns, last_ns)
+    length = max(facts.span[1] for facts in attributed.capture.facts) - attributed.capture.began
+    if first_ns >= length:
+        raise ValueError(f"the report ends {length} ns after its first event")
+    work = _Inside.of_activities(attributed, window)
+    return Excerpt(
+        first_ns,
+        last_ns,
+        _devices(attributed, work, min(last_ns, length) - first_ns),
+        _ops(attributed, window),
+        _api(attributed, window),
+        _work(attributed, work),
+        _gaps(attributed, first_ns, last_ns),
+    )
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The rows of a frame that ran in the excerpt, and their times, cut at its ends."""
+
+    rows: Ints
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, window: Windows, report: Ints, start: Ints, end: Ints, mask: Flags) -> _Inside:
+        rows = np.flatnonzero(window.meet(report, start, end) & mask)
+        first, last = window.start[report[rows]], window.end[report[rows]]
+        return cls(rows, np.clip(start[rows], first, last), np.clip(end[rows], first, last))
+
+    @classmethod
+    def of_activities(cls, attributed: AttributedCapture, window: Windows) -> _Inside:
+        report, start = (
+            frames.ints(attributed.capture.activities, name) for name in ("report", "start")
+        )
+        return cls.of(window, report, start, attributed.end, attributed.counted)
+
+    @property
+    def length(self) -> Ints:
+        return self.end - self.start
+
+
+def _devices(attributed: AttributedCapture, work: _Inside, length: int) -> pd.DataFrame:
+    devices = Devices.of_report(attributed)
+    size, gpu = len(devices.names), devices.gpu[work.rows]
+    busy = busy_time(gpu, work.start, work.end, size)
+    start = frames.ints(attributed.capture.activities, "start")
+    began = attributed.capture.began
+    return pd.DataFrame(
+        {
+            "device": texts(devices.names),
+            "busy_ns": busy,
+            "idle_ns": length - busy,
+            "activities": counts(gpu, size),
+            "first_ns": lowest(devices.gpu, start, size) - began,
+            "last_ns": highest(devices.gpu, attributed.end, size) - began,
+        }
+    )
+
+
+def _ops(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
+    """Return the calls of each op that were open, and the CPU time of the op alone."""
+    nesting = attributed.attribution.nesting
+    report = frames.ints(attributed.capture.ranges, "report")[nesting.range]
+    inside = _Inside.of(window, report, nesting.start, nesting.end, attributed.listed)
+    first, last = window.start[report], window.end[report]
+    cut = replace(
+        nesting, start=np.clip(nesting.start, first, last), end=np.clip(nesting.end, first, last)
+    )
+    op, call = attributed.node_op[inside.rows], attributed.call[nesting.range[inside.rows]]
+    group, rows = number_groups(op)
+    pairs, _ = number_groups(op, call)
+    _, of_pair = np.unique(pairs, return_index=True)
+    return _largest_first(
+        {
+            "op": texts(attributed.ops)[op[rows]],
+            "calls": counts(group[of_pair], len(rows)),
+            "cpu_self_ns": sums(group, self_times(cut)[inside.rows], len(rows)),
+        }
+    )
+
+
+def _api(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
+    launches = attributed.capture.launches
+    report, start, end = (frames.ints(launches, name) for name in ("report", "start", "end"))
+    inside = _Inside.of(window, report, start, end, attributed.counted_launches)
+    name = frames.codes(launches["name"])[inside.rows]
+    group, rows = number_groups(name)
+    return _largest_first(
+        {
+            "api": texts([*launches["name"].cat.categories, ""])[name[rows]],
+            "calls": counts(group, len(rows)),
+            "cpu_ns": sums(group, inside.length, len(rows)),
+        }
+    )
+
+
+def _work(attributed: AttributedCapture, work: _Inside) -> pd.DataFrame:
+    names = attributed.activity_name
+    name, op = frames.codes(names)[work.rows], attributed.activity_op[work.rows]
+    group, rows = number_groups(name, op)
+    return _largest_first(
+        {
+            "kernel": texts([*names.cat.categories, ""])[name[rows]],
+            "op": texts([*attributed.ops, ""])[op[rows]],
+            "count": counts(group, len(rows)),
+            "gpu_ns": sums(group, work.length, len(rows)),
+        }
+    )
+
+
+def _gaps(attributed: AttributedCapture, first_ns: int, last_ns: int) -> pd.DataFrame:
+    """Return the gaps of `by_gap` with time between the instants; they start since the first event."""
+    gaps = by_gap(attributed)
+    gaps["start_ns"] -= attributed.capture.began
+    end = gaps["start_ns"] + gaps["gap_ns"]
+    inside = end.clip(first_ns, last_ns) - gaps["start_ns"].clip(first_ns, last_ns)
+    gaps.insert(3, "inside_ns", inside)
+    gaps = gaps[gaps["inside_ns"] > 0]
+    return _ordered(gaps, "inside_ns", ["start_ns", "device"])
+
+
+def _largest_first(columns: dict[str, Ints | np.ndarray]) -> pd.DataFrame:
+    """Return a table sorted by its last column, largest first, ties by name."""
+    table = pd.DataFrame(columns)
+    names = [name for name in ("op", "api", "kernel") if name in table]
+    return _ordered(table, str(table.columns[-1]), names)
+
+
+def _ordered(table: pd.DataFrame, column: str, ties: Sequence[str]) -> pd.DataFrame:
+    return table.sort_values(
+        [column, *ties],
+        ascending=[False, *(True for _ in ties)],
+        ignore_index=True,
+        kind="stable",
+    )

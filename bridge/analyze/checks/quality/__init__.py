@@ -1,0 +1,90 @@
+"""Judge the quality of a capture: a score from 0 to 100, and the reasons for deductions.
+
+docs/doctor.md lists the reasons. The same capture gives the same score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from bridge.analyze.checks.quality import checks, reasons
+from bridge.analyze.checks.quality.reasons import CaptureEvidence, Deduction, Measurement, Reason
+from bridge.analyze.core.device_work import NoDeviceWork, printed
+from bridge.join.attributed import AttributedCapture
+
+BEST = 100
+REASONS = (*checks.PROFILER_REASONS, *checks.CONTENT_REASONS, *reasons.REASONS)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The quality of a capture: ``score`` is 100 less the costs of ``reasons``, at least 0.
+
+    ``reasons`` are sorted by cost, largest first; ``judged`` are the names of all reasons that were
+    checked. There is no score where next to nothing ran on a device: ``nothing`` says why. ``messages`` are warnings
+    and errors of the profiler, ``printed`` what the program says of an error or of the GPU.
+    ``overhead`` has a row per kind of the profiler's work: name, count, total_ns and
+    inside_ns, the part that counts.
+    """
+
+    source: tuple[str, ...]
+    score: int | None
+    reasons: tuple[Deduction, ...]
+    judged: tuple[str, ...]
+    overhead: pd.DataFrame
+    nothing: NoDeviceWork | None = None
+    messages: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether anything ran on a GPU."""
+        return self.nothing is None or self.nothing.activities > 0
+
+
+def quality(attributed: AttributedCapture) -> Quality:
+    """Return the quality of a capture."""
+    evidence = CaptureEvidence(attributed)
+    measured = [
+        (reason, measurement)
+        for reason in REASONS
+        if (measurement := reason.find(evidence)) is not None
+    ]
+    result = [
+        Deduction(reason, m, cost) for reason, m in measured if (cost := reason.cost(m.value))
+    ]
+    result.sort(key=lambda deduction: -deduction.cost)  # equal costs are in the order of REASONS
+    nothing = NoDeviceWork.of(attributed)
+    score = max(0, BEST - sum(deduction.cost for deduction in result))
+    return Quality(
+        attributed.capture.source,
+        None if nothing else score,
+        tuple(result),
+        tuple(reason.name for reason, _ in measured),
+        _overhead(evidence),
+        nothing,
+        checks.messages(evidence),
+        printed(attributed.capture),
+    )
+
+
+def _overhead(evidence: CaptureEvidence) -> pd.DataFrame:
+    """Return the work of the profiler by name, longest first."""
+    table = evidence.capture.overhead
+    whole = (table["end"] - table["start"]).clip(lower=0)
+    rows = pd.DataFrame(
+        {
+            "name": table["name"].astype(object),
+            "total_ns": whole,
+            "inside_ns": evidence.overhead.inside,
+        }
+    )
+    result = rows.groupby("name", sort=True).agg(
+        count=("total_ns", "size"), total_ns=("total_ns", "sum"), inside_ns=("inside_ns", "sum")
+    )
+    return result.reset_index().sort_values("total_ns", ascending=False, kind="stable")
+
+
+__all__ = ["BEST", "REASONS", "Deduction", "Measurement", "Quality", "Reason", "quality"]

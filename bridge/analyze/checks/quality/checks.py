@@ -1,0 +1,450 @@
+"""Reasons about the profiler (lost records, overhead) and about the recorded content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.checks.advice import needs
+from bridge.analyze.checks.quality.reasons import (
+    COUNT,
+    RATE,
+    SHARE,
+    CaptureEvidence,
+    Measurement,
+    Reason,
+)
+from bridge.analyze.core import no_timeline, validity
+from bridge.analyze.core.groups import highest, lowest, sums
+from bridge.importers import frames
+from bridge.importers.capture import UNREAD
+from bridge.importers.frames import key_codes
+from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.attribution import NO_LAUNCH
+
+RANGE_COST_NS = 1_000  # minimum time to record a range, see docs/annotate.md
+WARNING, ERROR = frames.SEVERITIES.index("warning"), frames.SEVERITIES.index("error")
+INCOMPLETE = re.compile(
+    r"not all\b|might have not been started|dropped|\blost\b|overflow|truncated|incomplete",
+    re.IGNORECASE,
+)
+CONCERNED = re.compile(r"\bCUDA\b|\bCUPTI\b|\bNVTX\b|\bGPU\b")  # what the reports here rest on
+OTHERS = re.compile(
+    r"cudnn|cublas|os runtime|osrt|opengl|vulkan|direct ?x|dx1[12]|openmp|openacc|\bmpi\b|ucx|python|sampl|backtrace"
+    r"|context switch|perf\b|etw|wddm|network|nic\b|ftrace|video|opencl|openxr",
+    re.IGNORECASE,
+)
+MIN_RANGES = 1_000  # ranges of a thread; the cost of fewer is not measured
+SECOND = 1_000_000_000
+
+
+def overhead(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of the time that the profiler took for itself."""
+    if not len(evidence.capture.overhead):
+        return None
+    result = evidence.overhead
+    text = "{own_share} of the time is the profiler's own: {own_ns} of {window_ns}"
+    figures = {"own_share": result.share, "own_ns": result.own, "window_ns": result.window}
+    return Measurement(result.share, text, figures)
+
+
+def dense_ranges(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of a thread's time that recording its ranges took at least."""
+    ranges = evidence.capture.ranges[frames.is_kind(evidence.capture.ranges, frames.PUSH_POP)]
+    if not len(ranges):
+        return None
+    columns = tuple(frames.ints(ranges, c) for c in ("report", "thread"))
+    (thread,) = key_codes(columns)
+    size = int(thread.max()) + 1
+    count = sums(thread, np.ones(len(thread), np.int64), size)
+    start, end = (frames.ints(ranges, c) for c in ("start", "end"))
+    duration = np.maximum(highest(thread, end, size) - lowest(thread, start, size), 1)
+    worst = int(np.argmax(count / duration * (count >= MIN_RANGES)))
+    share = float(min(count[worst] * RANGE_COST_NS / duration[worst], 1.0)) * bool(
+        count[worst] >= MIN_RANGES
+    )
+    text = "{ranges} ranges on one thread in {lasted_ns}: recording them took at least {cost_share} of it"
+    figures = {
+        "ranges": int(count[worst]),
+        "lasted_ns": int(duration[worst]),
+        "cost_share": share,
+    }
+    return Measurement(share, text, figures)
+
+
+def _warnings(evidence: CaptureEvidence) -> pd.DataFrame:
+    """Return warnings and errors about recorded processes or about none; errors about any."""
+    capture = evidence.capture
+    table = capture.diagnostics
+    severity, process = (frames.ints(table, c) for c in ("severity", "process"))
+    severity = np.where(frames.ints(table, "source") == frames.PROGRAM, 0, severity)
+    is_relevant = np.isin(process, _processes(evidence)) | (process == NONE)
+    rows = np.flatnonzero(((severity == WARNING) & is_relevant) | (severity == ERROR))
+    return table.iloc[rows]
+
+
+def _processes(evidence: CaptureEvidence) -> Ints:
+    """Return the processes with any recorded data."""
+    capture = evidence.capture
+    tables = (capture.ranges, capture.launches, capture.activities)
+    return np.unique(np.concatenate([frames.ints(t, "process") for t in tables]))
+
+
+ELSEWHERE = "{} (of a process without ranges, CUDA calls and work)"
+
+
+def messages(evidence: CaptureEvidence) -> tuple[str, ...]:
+    """Return the distinct warnings and errors of the profiler: of recorded processes first, then on CUDA and NVTX."""
+    here = dict.fromkeys(_warnings(evidence)["name"].astype(object))
+    table = evidence.capture.diagnostics
+    is_warning = np.isin(frames.ints(table, "severity"), (WARNING, ERROR))
+    is_profilers = frames.ints(table, "source") != frames.PROGRAM
+    every = dict.fromkeys(table["name"][is_warning & is_profilers].astype(object))
+    order = sorted(every, key=lambda text: (text not in here, not CONCERNED.search(text)))
+    return tuple(text if text in here else ELSEWHERE.format(text) for text in order)
+
+
+def _is_incomplete(table: pd.DataFrame) -> Flags:
+    """Return whether each message tells of lost records of CUDA or NVTX, or does not say of what."""
+    return _matching(table, lambda text: bool(INCOMPLETE.search(text)) and not _is_of_others(text))
+
+
+def _is_of_others(text: str) -> bool:
+    """Return whether a message tells of lost records of other APIs alone, which no table needs."""
+    is_lost = INCOMPLETE.search(text) and OTHERS.search(text)
+    return bool(is_lost) and not CONCERNED.search(text)
+
+
+def _matching(table: pd.DataFrame, matches: Callable[[str], bool]) -> Flags:
+    of_name = np.array([*map(matches, table["name"].cat.categories), False], bool)
+    flags: Flags = of_name[frames.codes(table["name"])]
+    return flags
+
+
+def dropped_records(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of processes for which the profiler reports lost records."""
+    if not len(evidence.capture.diagnostics):
+        return None
+    table = _warnings(evidence)
+    table = table.iloc[np.flatnonzero(_is_incomplete(table))]
+    processes = _processes(evidence)
+    process = frames.ints(table, "process")
+    affected = len(processes) if (process == NONE).any() else int(np.isin(processes, process).sum())
+    affected = affected or int(len(table) > 0)
+    text = "for {hit} of {every} processes the profiler reports: {message}"
+    figures = {"hit": affected, "every": len(processes), "message": _most_frequent(table)}
+    return Measurement(affected / max(len(processes), 1), text, figures)
+
+
+def profiler_warnings(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the number of other warnings and errors of the profiler."""
+    if not len(evidence.capture.diagnostics):
+        return None
+    table = _warnings(evidence)
+    is_other = ~_is_incomplete(table) & ~_matching(table, _is_of_others)
+    table = table.iloc[np.flatnonzero(is_other)]
+    text = "the profiler warns {warnings} times: {message}"
+    return Measurement(len(table), text, {"warnings": len(table), "message": _most_frequent(table)})
+
+
+def _most_frequent(table: pd.DataFrame) -> str:
+    """Return the most frequent message, the first by name of several."""
+    if not len(table):
+        return ""
+    result = table["name"].astype(object).value_counts()
+    return str(min(result.index[result == result.max()]))
+
+
+def host_tracing(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure how much other data of the host was recorded, per second."""
+    rates = [
+        # The samples are of the whole capture, of which ranges and calls may fill a part only.
+        (rows * SECOND / max(facts.session_ns, facts.span[1] - facts.span[0], 1), rows, name)
+        for facts in evidence.capture.facts
+        for name, rows in facts.beside.items()
+        if name != UNREAD
+    ]
+    if not rates:
+        return None
+    rate, rows, name = max(rates)
+    text = f"{{rows}} {name}, {{rate}} per second"
+    return Measurement(rate, text, {"rows": rows, "rate": round(rate)})
+
+
+PROFILER_REASONS = (
+    Reason(
+        "dropped-records",
+        "processes with lost records, as the profiler reports",
+        SHARE,
+        0.0,
+        1.0,
+        20,
+        "Let the program end by itself, or stop the capture before it ends with"
+        " nsys profile --capture-range=cudaProfilerApi. Flush buffers more often with --cuda-flush-interval=1000,"
+        " and use an nsys at least as new as the driver.",
+        dropped_records,
+    ),
+    Reason(
+        "profiler-warnings",
+        "other warnings and errors of the profiler",
+        COUNT,
+        0,
+        2,
+        5,
+        "Read all messages in the frame diagnostics or under Diagnostics Summary in nsys-ui.",
+        profiler_warnings,
+    ),
+    Reason(
+        "profiler-overhead",
+        "the profiler's own time on threads that launch, between the first op or launch and the end of the work",
+        SHARE,
+        0.01,
+        0.2,
+        25,
+        "Begin after start-up and capture longer with bridge run --schedule wait=1,warmup=1,active=5."
+        " Flush buffers less often with nsys profile --cuda-flush-interval=0.",
+        overhead,
+    ),
+    Reason(
+        "dense-ranges",
+        "time to record the ranges of a thread with 1000 or more of them, at 1 us each",
+        SHARE,
+        0.02,
+        0.3,
+        15,
+        "Annotate fewer and longer parts, or leave out the ranges of libraries with --nvtx-domain-exclude.",
+        dense_ranges,
+    ),
+    Reason(
+        "host-tracing",
+        "calls of the OS runtime, samples of the CPU, context switches: the most frequent of them",
+        RATE,
+        1_000,
+        100_000,
+        5,
+        "Record less of the host with nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none.",
+        host_tracing,
+    ),
+)
+
+
+# -- Reasons about the content
+
+
+def no_kernels(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure whether CUDA calls were recorded, but no kernel: in the whole capture, of which a part may have none."""
+    calls = len(evidence.capture.launches)
+    if not calls:
+        return None
+    has_kernels = frames.is_kind(evidence.capture.activities, frames.KERNEL, frames.GRAPH).any()
+    text = "{calls} API calls and no kernel"
+    return Measurement(float(not has_kernels), text, {"calls": calls})
+
+
+def unread_events(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of a device's events that are of kinds that are not read."""
+    unread = sum(facts.beside.get(UNREAD, 0) for facts in evidence.capture.facts)
+    if not unread:
+        return None
+    every = unread + len(evidence.capture.activities)
+    text = "{unread} of {every} events of a device are of kinds that are not read"
+    return Measurement(unread / every, text, {"unread": unread, "every": every})
+
+
+def opaque_graphs(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of GPU time in graphs recorded without their nodes."""
+    if not evidence.counted.any():
+        return None
+    rows = needs.opaque_graph_rows(evidence)
+    text = "{work_share} of GPU time is in {graphs} graphs recorded as a whole"
+    figures = {"graphs": len(rows), "work_share": needs.time_share(evidence, rows)}
+    return Measurement(needs.time_share(evidence, rows), text, figures)
+
+
+def no_api_record(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of the time of kernels and graphs without an API call."""
+    work = evidence.is_kind(frames.KERNEL, frames.GRAPH)
+    if not work.any() or not no_timeline.has_timeline(evidence.capture):
+        return None
+    is_lost = work & (evidence.attributed.attribution.reason == NO_LAUNCH)
+    spent, total = (int(evidence.time[rows].sum()) for rows in (is_lost, work))
+    share = spent / max(total, 1)
+    text = "{kernels} kernels, {work_share} of their time, have no API call that leads to an op"
+    return Measurement(share, text, {"kernels": int(is_lost.sum()), "work_share": share})
+
+
+def _computes(evidence: CaptureEvidence) -> bool:
+    return bool(evidence.is_kind(frames.KERNEL, frames.GRAPH).any())
+
+
+def no_ops(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure whether work ran without any range that could own it."""
+    if not _computes(evidence) or not no_timeline.has_timeline(evidence.capture):
+        return None
+    has_none = not (evidence.attributed.op != NONE).any()
+    return Measurement(float(has_none), "no ranges: no work can be attributed to an op", {})
+
+
+def outside_ops(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of GPU time launched outside of ops."""
+    if not evidence.counted.any() or not (evidence.attributed.op != NONE).any():
+        return None
+    rows = needs.rows_outside_ops(evidence)
+    share = needs.time_share(evidence, rows)
+    text = "{work_share} of GPU time was launched outside any op"
+    return Measurement(share, text, {"work_share": share})
+
+
+def open_ranges(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of ranges that never ended."""
+    ranges = evidence.capture.ranges
+    if not len(ranges) or not no_timeline.has_timeline(evidence.capture):
+        return None
+    open_count = int(ranges["open"].sum())
+    text = "{cut} of {ranges} ranges never ended: they reach to the end of the capture"
+    return Measurement(open_count / len(ranges), text, {"cut": open_count, "ranges": len(ranges)})
+
+
+def unlawful_times(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of rows with impossible times."""
+    if not no_timeline.has_timeline(evidence.capture):
+        return None
+    values = {name: len(rows) for name, rows in validity.wrong_times(evidence.attributed).items()}
+    row_count = sum(len(getattr(evidence.capture, name)) for name in values)
+    wrong_count = sum(values.values())
+    kinds = ", ".join(f"{count} {name}" for name, count in values.items() if count)
+    text = f"impossible times, before the session or with the end before the start: {kinds}"
+    return Measurement(wrong_count / max(row_count, 1), text, {})
+
+
+def skewed_clocks(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of work that ran before its launch, as the clocks differ."""
+    launch = evidence.attributed.attribution.launch
+    rows = np.flatnonzero((launch != NONE) & (evidence.time > 0))
+    if not len(rows):
+        return None
+    start = frames.ints(evidence.capture.activities, "start")[rows]
+    lead = frames.ints(evidence.capture.launches, "start")[launch[rows]] - start
+    early_count, maximum = int((lead > 0).sum()), int(lead.max())
+    text = (
+        "{early} of {work} activities began before the call that launched them, by up to {most_ns}"
+    )
+    figures = {"early": early_count, "work": len(rows), "most_ns": max(maximum, 0)}
+    return Measurement(early_count / len(rows), text, figures)
+
+
+def no_gpu_names(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of used devices without a name."""
+    devices = evidence.capture.devices
+    if not len(devices) or not no_timeline.has_timeline(evidence.capture):
+        return None
+    unnamed = int((devices["name"].astype(object) == "").sum())
+    text = "the names of {nameless} of {devices} GPUs are unknown: no peaks, no occupancy"
+    return Measurement(unnamed / len(devices), text, {"nameless": unnamed, "devices": len(devices)})
+
+
+CONTENT_REASONS = (
+    Reason(
+        "no-kernels",
+        "CUDA calls without any kernel",
+        COUNT,
+        0,
+        1,
+        80,
+        "Record the part that computes, to its end. bridge doctor without a report checks this machine.",
+        no_kernels,
+    ),
+    Reason(
+        "unread-events",
+        "events of a device that are of kinds that are not read",
+        SHARE,
+        0.0,
+        0.5,
+        40,
+        "Times of this device lack these events: the warning of the report names their kinds.",
+        unread_events,
+    ),
+    Reason(
+        "opaque-graphs",
+        "GPU time in CUDA graphs that were recorded as a whole",
+        SHARE,
+        0.0,
+        1.0,
+        40,
+        "Record the nodes of graphs with nsys profile --cuda-graph-trace=node.",
+        opaque_graphs,
+    ),
+    Reason(
+        "no-api-record",
+        "time of kernels and graphs without an API call",
+        SHARE,
+        0.005,
+        0.5,
+        30,
+        f"Record API calls with {needs.TRACE}. Wait for the GPU (torch.cuda.synchronize()) before the capture begins.",
+        no_api_record,
+    ),
+    Reason(
+        "no-ops",
+        "work without any range",
+        COUNT,
+        0,
+        1,
+        30,
+        f"Record ranges with {needs.ANNOTATE}. With PyTorch's profiler, use ProfilerActivity.CPU.",
+        no_ops,
+    ),
+    Reason(
+        "outside-ops",
+        "GPU time launched outside any op, where there are ops",
+        SHARE,
+        needs.MIN_OUTSIDE,
+        1.0,
+        30,
+        "Annotate this work with @nvtx_op or bridge.torch.annotate(model). The command why explains an example.",
+        outside_ops,
+    ),
+    Reason(
+        "open-ranges",
+        "ranges that never ended",
+        SHARE,
+        0.0,
+        0.1,
+        10,
+        "End the capture between steps with bridge.profile(…) and .step(), and let the program end by itself.",
+        open_ranges,
+    ),
+    Reason(
+        "unlawful-times",
+        "ranges, calls and activities that begin before the session or end before they start",
+        SHARE,
+        0.0,
+        0.05,
+        15,
+        "Capture again. If the times are still impossible, use another nsys or driver.",
+        unlawful_times,
+    ),
+    Reason(
+        "skewed-clocks",
+        "activities that began before the call that launched them",
+        SHARE,
+        0.001,
+        0.2,
+        15,
+        "Do not trust idle times, gaps and waits. Capture again with a newer nsys or driver.",
+        skewed_clocks,
+    ),
+    Reason(
+        "no-gpu-names",
+        "GPUs without a known name",
+        SHARE,
+        0.0,
+        1.0,
+        5,
+        f"Use {needs.GPU_DESCRIPTION}, or set the peaks with --peak-tflops and --peak-gbs.",
+        no_gpu_names,
+    ),
+)

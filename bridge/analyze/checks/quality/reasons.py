@@ -1,0 +1,277 @@
+"""Reasons for deductions, the profiler's overhead, and reasons about the amount of data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.checks.advice.facts import Evidence
+from bridge.analyze.core import no_timeline
+from bridge.analyze.core.groups import highest, lowest
+from bridge.analyze.run.steps import WARM_UP, judge_steps
+from bridge.importers import frames
+from bridge.importers.frames import key_codes
+from bridge.join.arrays import NONE, Flags, Ints, busy_time
+from bridge.join.attributed import AttributedCapture
+
+# -- Reasons and deductions
+
+
+NS, SHARE, COUNT, RATE = "ns", "share", "count", "per second"  # units of measurements
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The result of a reason: the ``value`` that determines its cost, and a text.
+
+    ``text`` has placeholders for ``figures``, whose suffixes are units: ``_ns``, ``_share`` (of 1);
+    others are counts or texts.
+    """
+
+    value: float
+    text: str
+    figures: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason for a deduction: what is measured, in which unit, and what to do.
+
+    Up to ``free`` it costs nothing, from ``full`` on all ``points``; ``full`` is smaller where less
+    is worse. ``find`` returns None if the reason does not apply.
+    """
+
+    name: str
+    measures: str
+    unit: str
+    free: float
+    full: float
+    points: int
+    remedy: str
+    find: Callable[[CaptureEvidence], Measurement | None]
+
+    def cost(self, value: float) -> int:
+        """Return the points for a value: proportional between ``free`` and ``full``, rounded up."""
+        part = (value - self.free) / (self.full - self.free)
+        return math.ceil(round(self.points * min(max(part, 0.0), 1.0), 6))
+
+
+@dataclass(frozen=True)
+class Deduction:
+    """A reason with a cost, what was measured, and the points."""
+
+    reason: Reason
+    measured: Measurement
+    cost: int
+
+
+# -- Overhead of the profiler while the program worked
+
+
+THREAD_BITS = 0xFFFFFF
+NEVER = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """The time of the profiler itself in ns; ``inside`` is the part of each row that counts.
+
+    It is the time on threads that launch (if there are none, with ops) between the first op or
+    launch of the process and the end of its last work. ``own`` is the union over all processes,
+    ``window`` the sum of these times.
+    """
+
+    inside: Ints
+    own: int
+    window: int
+
+    @property
+    def share(self) -> float:
+        """The fraction of the time that the profiler took."""
+        return self.own / self.window if self.window else 0.0
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> Overhead:
+        """Measure a capture."""
+        table = attributed.capture.overhead
+        if not len(table):
+            return cls(np.empty(0, np.int64), 0, 0)
+        hosts = _host_work(attributed)
+        keys = tuple(frames.ints(table, c) for c in ("report", "process"))
+        process, *homes = key_codes(keys, *((h.report, h.process) for h in hosts))
+        work_process, starts, ends = (
+            np.concatenate(columns)
+            for columns in (homes, [h.start for h in hosts], [h.end for h in hosts])
+        )
+        size = int(max(process.max(initial=NONE), work_process.max(initial=NONE))) + 1
+        first, last = (
+            lowest(work_process, starts, size, empty=NEVER),
+            highest(work_process, ends, size, empty=-NEVER),
+        )
+        start = np.maximum(frames.ints(table, "start"), first[process])
+        end = np.minimum(frames.ints(table, "end"), last[process])
+        inside = np.where(
+            _is_on_launching_thread(attributed, table) & (end > start), end - start, 0
+        )
+        start = np.where(inside > 0, start, 0)
+        window = np.maximum(last - first, 0)[np.unique(work_process)].sum()
+        return cls(inside, int(busy_time(process, start, start + inside, size).sum()), int(window))
+
+
+class _HostWork(NamedTuple):
+    """Rows that show when a process works."""
+
+    report: Ints
+    process: Ints
+    start: Ints
+    end: Ints
+
+
+def _host_work(attributed: AttributedCapture) -> list[_HostWork]:
+    """Return ops, API calls that launched, and what they launched."""
+    capture = attributed.capture
+    calls = _launching_calls(attributed)
+    work = np.flatnonzero(attributed.attribution.launch != NONE)
+    ops = np.flatnonzero(attributed.op != NONE)
+    return [
+        _host_rows(capture.ranges, ops, frames.ints(capture.ranges, "end")),
+        _host_rows(capture.launches, calls, frames.ints(capture.launches, "end")),
+        _host_rows(capture.activities, work, attributed.end),
+    ]
+
+
+def _host_rows(table: pd.DataFrame, rows: Ints, end: Ints) -> _HostWork:
+    report, process, start = (
+        frames.pick(frames.ints(table, c), rows) for c in ("report", "process", "start")
+    )
+    return _HostWork(report, process, start, frames.pick(end, rows))
+
+
+def _launching_calls(attributed: AttributedCapture) -> Ints:
+    """Return the API calls that launched anything."""
+    launched = np.zeros(len(attributed.capture.launches) + 1, bool)
+    launched[attributed.attribution.launch] = True
+    return np.flatnonzero(launched[:-1])
+
+
+def _is_on_launching_thread(attributed: AttributedCapture, table: pd.DataFrame) -> Flags:
+    """Return whether each row of overhead is on a thread that launches.
+
+    Rows without a recorded thread count, too.
+    """
+    capture, rows = attributed.capture, _launching_calls(attributed)
+    source = capture.launches
+    if not len(rows):
+        source, rows = capture.ranges, np.flatnonzero(attributed.op != NONE)
+    keys = ("report", "thread")
+    launching = [frames.pick(frames.ints(source, c), rows) for c in keys]
+    row_key, launching_key = key_codes([frames.ints(table, c) for c in keys], launching)
+    thread = frames.ints(table, "thread")
+    is_unknown = (thread == NONE) | (thread & THREAD_BITS == 0)
+    flags: Flags = np.isin(row_key, launching_key) | is_unknown
+    return flags
+
+
+class CaptureEvidence(Evidence):
+    """A capture as reasons see it: the data of advice, and the overhead of the profiler."""
+
+    @cached_property
+    def overhead(self) -> Overhead:
+        """The overhead of the profiler."""
+        return Overhead.of(self.attributed)
+
+
+# -- Reasons about the amount of data
+
+
+NS_PER_MS = 1_000_000
+
+
+def short_capture(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure how long all GPUs were busy together."""
+    if not evidence.is_kind(frames.KERNEL, frames.GRAPH).any() or not no_timeline.has_timeline(
+        evidence.capture
+    ):
+        return None
+    rows = np.flatnonzero(evidence.counted)
+    start, device = (
+        frames.ints(evidence.capture.activities, "start")[rows],
+        evidence.devices.gpu[rows],
+    )
+    busy = int(
+        busy_time(device, start, evidence.attributed.end[rows], len(evidence.devices.names)).sum()
+    )
+    return Measurement(busy, "the GPU was busy for {busy_ns} in all", {"busy_ns": busy})
+
+
+def few_steps(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the number of captured steps, of the process with the most."""
+    steps = evidence.attributed.steps
+    if not len(steps):
+        return None
+    maximum = max(last - first for first, last in steps.by_process())
+    return Measurement(
+        maximum,
+        "{steps} steps: too few to tell outliers from the others",
+        {"steps": maximum},
+    )
+
+
+def warm_up(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of the time of steps by which warm-up steps exceed the others."""
+    steps = evidence.attributed.steps
+    if not len(steps):
+        return None
+    length = steps.end - steps.start
+    change, state = judge_steps(steps, length)
+    is_warm_up = state == WARM_UP
+    excess = length[is_warm_up] * (1 - 1 / (1 + change[is_warm_up]))
+    share = float(excess.sum() / max(1, length.sum()))
+    longest = float(np.max(1 + change[is_warm_up], initial=1.0))
+    text = (
+        "{steps} steps of warm-up, the longest {times} times as long as a usual one:"
+        " they add {work_share} of the time of all steps"
+    )
+    figures = {"steps": int(is_warm_up.sum()), "times": f"{longest:.1f}", "work_share": share}
+    return Measurement(share, text, figures)
+
+
+REASONS = (
+    Reason(
+        "short-capture",
+        "time that GPUs were busy",
+        NS,
+        20 * NS_PER_MS,
+        0,
+        15,
+        "Capture more steps or a larger part of the program.",
+        short_capture,
+    ),
+    Reason(
+        "few-steps",
+        "steps, where steps are named",
+        COUNT,
+        5,
+        0,
+        10,
+        "Capture at least 5 steps with bridge run --schedule wait=1,warmup=1,active=5.",
+        few_steps,
+    ),
+    Reason(
+        "warm-up",
+        "time of steps by which those of the warm-up are longer than a usual one",
+        SHARE,
+        0.05,
+        0.5,
+        10,
+        "Capture later steps with bridge run --schedule wait=1,warmup=2,active=5,"
+        " or leave out the warm-up with --step 3..9.",
+        warm_up,
+    ),
+)

@@ -1,0 +1,176 @@
+"""Summarise a report in a few facts: how busy the GPUs were, why they were idle, and what to do.
+
+The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `--by op`, advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bridge.analyze.checks.advice import AdviceReport, advise
+from bridge.analyze.core.groups import sums
+from bridge.analyze.core.totals import Totals, graph_totals
+from bridge.analyze.run.gpu_use import Use
+from bridge.analyze.run.steps import Pace, by_step, paces
+from bridge.join.arrays import NONE
+from bridge.join.attributed import AttributedCapture
+
+LARGEST_OPS = 3
+MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The iterations of one process, with times in ns; see `bridge.analyze.run.steps.Pace`."""
+
+    pid: int
+    steps: int
+    iteration_ns: float
+    median_ns: float
+    between_ns: float
+    loading_ns: float
+    found_by: str = ""
+
+    def as_dict(self) -> dict[str, float | str]:
+        """Return the fields by name; times in whole ns."""
+        return {n: v if isinstance(v, str) else round(v) for n, v in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """An op and the GPU time of its own work in ns."""
+
+    op: str
+    gpu_self_ns: int
+
+
+@dataclass(frozen=True)
+class FirstAdvice:
+    """The first advice: name, title and sentence of its rule, the figures of both texts, and what to do."""
+
+    rule: str
+    title: str
+    remedy: str
+    text: str = ""
+    figures: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The facts that a user needs first; parts that a report cannot tell are empty.
+
+    ``ops`` are the three with most GPU time of their own. ``advice`` is None if no rule applies, or
+    if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
+    belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
+    recorded as a whole, None if it is not known.
+    """
+
+    use: Use
+    iterations: tuple[Iteration, ...]
+    ops: tuple[OpTime, ...]
+    gpu_ns: int
+    ranges: int
+    advice: FirstAdvice | None
+    is_judged: bool = True
+    attributed_ns: int | None = None
+    graphs: Totals | None = None
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
+        """Return the summary of a capture; ``advised`` is its advice if it was computed before.
+
+        The advice on a large report takes seconds: it is left to `bridge advise`.
+        """
+        is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
+        if is_judged:
+            advised = advised or advise(attributed)
+        accounted = attributed.accounted
+        return cls(
+            Use.of(attributed),
+            _iterations(attributed),
+            _largest_ops(attributed),
+            int(attributed.duration[accounted].sum()),
+            len(attributed.capture.ranges),
+            _first_advice(advised) if advised else None,
+            is_judged,
+            int(attributed.duration[accounted & (attributed.activity_op != NONE)].sum()),
+            graph_totals(attributed),
+        )
+
+    @property
+    def by_iteration(self) -> tuple[Iteration, ...]:
+        """The processes with iterations, the shortest iteration first."""
+        known = (one for one in self.iterations if one.iteration_ns)
+        return tuple(sorted(known, key=lambda one: one.iteration_ns))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as values that JSON can hold; `from_dict` reads them back.
+
+        Of the ops in which GPUs were idle, those with most of a cause are kept, and the main places.
+        """
+        use = replace(self.use, idle=self.use.causes, main_ops=self.use.places)
+        return asdict(replace(self, use=use))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Summary:
+        """Return the summary that `as_dict` returned."""
+        advice = values["advice"]
+        return cls(
+            Use.from_dict({"main_ops": {}, **values["use"]}),  # an older one kept no places
+            tuple(Iteration(**iteration) for iteration in values["iterations"]),
+            tuple(OpTime(**op) for op in values["ops"]),
+            values["gpu_ns"],
+            values["ranges"],
+            FirstAdvice(**advice) if advice else None,
+            values["is_judged"],
+            values.get("attributed_ns"),
+            values.get("graphs"),
+        )
+
+
+def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
+    if not len(attributed.iterations):
+        return ()
+    largest: dict[tuple[Hashable, ...], Pace] = {}
+    for pace in paces(
+        by_step(attributed)
+    ):  # of several loops of a process, the one that takes longest
+        home = tuple(part for part in pace.home if part != pace.loop)
+        if home not in largest or _length(pace) > _length(largest[home]):
+            largest[home] = pace
+    return tuple(
+        Iteration(
+            int(str(pace.home[0])),
+            pace.steps,
+            pace.iteration_ns,
+            pace.median_ns,
+            pace.between_ns,
+            pace.loading_ns,
+            pace.found_by,
+        )
+        for pace in largest.values()
+    )
+
+
+def _length(pace: Pace) -> float:
+    return pace.steps * pace.mean_ns
+
+
+def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
+    op, counted = attributed.activity_op, attributed.counted
+    rows = np.flatnonzero(counted & (op != NONE))
+    time = sums(op[rows], attributed.duration[rows], len(attributed.ops))
+    largest = np.argsort(-time, kind="stable")[:LARGEST_OPS]
+    return tuple(OpTime(attributed.ops[i], int(time[i])) for i in largest.tolist() if time[i])
+
+
+def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
+    if not advised.advice:
+        return None
+    first = advised.advice[0]
+    rule, figures = first.rule, dict(first.finding.figures)
+    return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures)

@@ -1,0 +1,137 @@
+"""Judge whether correlation ids match activities with the API calls that launched them.
+
+Ids that were changed, or are of another capture, match nothing or the wrong calls. Then the report
+reads well, but its ops are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.attributed import AttributedCapture
+
+MIN_ROWS = 24  # activities of a file; fewer are not judged
+MIN_MATCHED = 0.05  # of the activities with a correlation id
+MAX_WRONG = 0.25  # of the matched ones; random ids give about one half, real reports none
+
+LAUNCH_PREFIXES = ("cu", "hip")  # of names whose meaning is known
+AGAIN = "record again with nsys profile --trace=cuda,nvtx, and do not change the export"
+
+
+NO_EXAMPLE = (int(np.iinfo(np.int64).max), "")
+
+
+@dataclass(frozen=True)
+class MatchCounts:
+    """How the correlation ids of a file, or of a part of it, match activities with API calls.
+
+    ``activities`` have an id, and of these ``matched`` a call. Of the ``kernels`` among these,
+    ``wrong`` match calls that launch nothing; ``example`` is the first such one, as its number and
+    the name of the call. ``early`` activities began before their calls.
+    """
+
+    calls: int
+    activities: int
+    matched: int
+    kernels: int
+    wrong: int
+    early: int
+    example: tuple[int, str]
+
+    @classmethod
+    def of(
+        cls, attributed: AttributedCapture, report: int, numbers: Ints | None = None
+    ) -> MatchCounts:
+        """Count in the file with this number; ``numbers`` are those of the activities' rows."""
+        capture, launch = attributed.capture, attributed.attribution.launch
+        activities, launches = capture.activities, capture.launches
+        ids = frames.ints(activities, "correlation")
+        is_of_file = frames.ints(activities, "report") == report
+        rows = np.flatnonzero(is_of_file & (ids != NONE) & (ids != 0))
+        matched = rows[launch[rows] != NONE]
+        kernels = matched[frames.is_kind(activities, frames.KERNEL)[matched]]
+        names = launches["name"]
+        launches_nothing = _launches_nothing(list(names.cat.categories))
+        wrong = kernels[launches_nothing[frames.codes(names)[launch[kernels]]]]
+        start = frames.ints(activities, "start")[matched]
+        call_start = frames.ints(launches, "start")[launch[matched]]
+        example = NO_EXAMPLE
+        if len(wrong):
+            number = wrong if numbers is None else numbers[wrong]
+            first = int(np.argmin(number))
+            example = (int(number[first]), str(names.iloc[launch[wrong[first]]]))
+        return cls(
+            calls=int(np.count_nonzero(frames.ints(launches, "report") == report)),
+            activities=len(rows),
+            matched=len(matched),
+            kernels=len(kernels),
+            wrong=len(wrong),
+            early=int(np.count_nonzero(start < call_start)),
+            example=example,
+        )
+
+    def __add__(self, other: MatchCounts) -> MatchCounts:
+        """Return the counts of two parts of a file together."""
+        return MatchCounts(
+            calls=self.calls + other.calls,
+            activities=self.activities + other.activities,
+            matched=self.matched + other.matched,
+            kernels=self.kernels + other.kernels,
+            wrong=self.wrong + other.wrong,
+            early=self.early + other.early,
+            example=min(self.example, other.example),
+        )
+
+    def warning(self) -> str:
+        """Return a line if the ids match almost nothing or the wrong calls, else ''."""
+        return (
+            (self._unmatched() or self._issued_by_others() or self._early()) if self.calls else ""
+        )
+
+    def _unmatched(self) -> str:
+        if self.activities < MIN_ROWS or self.matched >= MIN_MATCHED * self.activities:
+            return ""
+        return (
+            f"{self.activities - self.matched} of {self.activities} activities match none of the"
+            f" {self.calls} API calls, so almost no"
+            " work has an op: the correlation ids were changed or are of another capture, or the calls"
+            f" were made before the capture or in a process that was not recorded; {AGAIN}, from"
+            " before the first launch"
+        )
+
+    def _issued_by_others(self) -> str:
+        if self.kernels < MIN_ROWS or self.wrong <= MAX_WRONG * self.kernels:
+            return ""
+        return (
+            f"{self.wrong} of {self.kernels} kernels match API calls that launch none (first:"
+            f" {self.example[1]}), so their"
+            f" ops are wrong: the correlation ids were changed or are of another capture; {AGAIN}"
+        )
+
+    def _early(self) -> str:
+        if self.matched < MIN_ROWS or self.early <= MAX_WRONG * self.matched:
+            return ""
+        return (
+            f"{self.early} of {self.matched} activities began before the API call that they match, so"
+            " their ops may be"
+            " wrong: the correlation ids were changed or are of another capture, or the clocks of host"
+            f" and GPU differ; {AGAIN}, with a newer nsys or driver"
+        )
+
+
+def warnings(attributed: AttributedCapture) -> Iterator[str]:
+    """Yield a line for each file whose ids match almost nothing, or the wrong calls."""
+    for number, source in enumerate(attributed.capture.source):  # a loop over files
+        if text := MatchCounts.of(attributed, number).warning():
+            yield f"{source}: {text}"
+
+
+def _launches_nothing(names: list[str]) -> Flags:
+    """Return whether each name is that of a call that launches no kernel; the last is of no name."""
+    known = (name.startswith(LAUNCH_PREFIXES) and "launch" not in name.lower() for name in names)
+    return np.array([*known, False])

@@ -1,0 +1,129 @@
+"""Tell that nothing, or next to nothing, ran on a device, and why: what was called, and what was said.
+
+A share of the time, a score or a bottleneck of such a capture would mislead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core import no_timeline
+from bridge.importers import frames
+from bridge.importers.capture import UNREAD, Capture
+from bridge.importers.device_work import is_next_to_nothing, run_ns, work_ns
+from bridge.join.attributed import AttributedCapture
+
+MOST_NAMES = 3  # of API calls
+MOST_QUOTES = 2
+WARNING, ERROR = frames.SEVERITIES.index("warning"), frames.SEVERITIES.index("error")
+ON_DEVICES = re.compile(r"\bCUDA\b|\bCUPTI\b|\bGPU\b|\bdriver\b")
+MERE_COUNT = re.compile(r"^Number of |\bcollected: *\d")
+
+
+@dataclass(frozen=True)
+class NoDeviceWork:
+    """A capture in which nothing, or next to nothing, ran on a device.
+
+    ``busy_ns`` is the time of its ``activities``, ``run_ns`` that of the run, ``calls`` the number of API calls,
+    ``names`` those of the most frequent, and ``unread`` the number of events of a device that are not read.
+    ``printed`` are lines of the program, ``messages`` those of the profiler on CUDA.
+    """
+
+    activities: int
+    busy_ns: int
+    run_ns: int
+    calls: int
+    names: tuple[str, ...] = ()
+    ranges: int = 0
+    unread: int = 0
+    printed: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> Self | None:
+        """Return what is known of the reason; None for a capture with work, or without a timeline."""
+        capture = attributed.capture
+        if not no_timeline.has_timeline(capture) or not all(map(_is_idle, _files(capture))):
+            return None
+        return cls(
+            len(capture.activities),
+            work_ns(capture.activities),
+            sum(run_ns(work, calls, span) for work, calls, span in _files(capture)),
+            len(capture.launches),
+            _names(capture.launches),
+            len(capture.ranges),
+            sum(facts.beside.get(UNREAD, 0) for facts in capture.facts),
+            printed(capture)[:MOST_QUOTES],
+            _messages(capture)[:MOST_QUOTES],
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return what `dataclasses.asdict` wrote, read back from JSON."""
+        texts = ("names", "printed", "messages")
+        return cls(**{**values, **{name: tuple(values[name]) for name in texts}})
+
+
+File = tuple[pd.DataFrame, pd.DataFrame, int]  # activities, API calls, length of the capture in ns
+
+
+def _files(capture: Capture) -> Iterator[File]:
+    """Yield what ran and was called in each file."""
+    spans = [facts.span[1] - facts.span[0] for facts in capture.facts]
+    if len(spans) == 1:
+        yield capture.activities, capture.launches, spans[0]
+        return
+    for report, span in enumerate(spans):
+        work, calls = (
+            table[frames.ints(table, "report") == report]
+            for table in (capture.activities, capture.launches)
+        )
+        yield work, calls, span
+
+
+def _is_idle(file: File) -> bool:
+    return is_next_to_nothing(*file)
+
+
+def printed(capture: Capture, severity: int = 0) -> tuple[str, ...]:
+    """Return the quoted lines of the program of at least this severity, the most severe first."""
+    table = capture.diagnostics
+    is_line = frames.ints(table, "source") == frames.PROGRAM
+    rows = np.flatnonzero(is_line & (frames.ints(table, "severity") >= severity))
+    order = np.argsort(-frames.ints(table, "severity")[rows], kind="stable")
+    return _distinct(table, rows[order])
+
+
+def hints(capture: Capture) -> tuple[str, ...]:
+    """Return what the program printed about the speed of the GPU."""
+    table = capture.diagnostics
+    is_hint = frames.ints(table, "severity") == WARNING
+    return _distinct(
+        table, np.flatnonzero(is_hint & (frames.ints(table, "source") == frames.PROGRAM))
+    )
+
+
+def _messages(capture: Capture) -> tuple[str, ...]:
+    """Return the messages of the profiler that are about CUDA, the most severe first."""
+    table = capture.diagnostics
+    severity = frames.ints(table, "severity")
+    rows = np.flatnonzero(frames.ints(table, "source") != frames.PROGRAM)
+    order = np.argsort(-(severity[rows] % (ERROR + 1)), kind="stable")
+    texts = _distinct(table, rows[order])
+    return tuple(t for t in texts if ON_DEVICES.search(t) and not MERE_COUNT.search(t))
+
+
+def _distinct(table: pd.DataFrame, rows: np.ndarray) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(table["name"].iloc[rows].astype(object)))
+
+
+def _names(launches: pd.DataFrame) -> tuple[str, ...]:
+    """Return the names of the most frequent API calls."""
+    counts = launches["name"].value_counts()
+    return tuple(str(name) for name in counts.index[counts > 0][:MOST_NAMES])

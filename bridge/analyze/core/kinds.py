@@ -1,0 +1,205 @@
+"""Classify activities, API calls and ops by their names.
+
+Activities have a kind of work, kernels also a library, their use of Tensor Cores and the ops that
+they were fused from. The classes are estimates from names, see docs/kernels.md. Every activity has
+a kind, only kernels have a library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.groups import ratio, sums
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.attributed import AttributedCapture, once
+from bridge.join.grammar import parse
+from bridge.knowledge import kernels
+from bridge.knowledge.kernels import UNKNOWN, YES, Kernel
+
+OTHERS = (frames.MEMCPY, frames.MEMSET, frames.GRAPH)  # activities other than kernels
+KINDS = (*kernels.KINDS, *OTHERS)
+
+
+@once
+def kind(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+    """Return the kind of each activity as a code, and the names of the kinds."""
+    code, classes = _kernels(attributed)
+    of_kernel = _codes_of_kernels(classes, lambda kernel: KINDS.index(kernel.kind))[code]
+    activities = attributed.capture.activities["kind"]
+    other_kinds = [KINDS.index(name) if name in OTHERS else NONE for name in frames.ACTIVITY_KINDS]
+    of_others = np.array([*other_kinds, NONE], np.int64)[frames.codes(activities)]
+    return np.where(code == NONE, of_others, of_kernel), KINDS
+
+
+def library(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+    """Return the library of each activity as a code, and the names of the libraries.
+
+    The code is NONE where the activity is no kernel; the name is '' for an unknown library.
+    """
+    code, classes = _kernels(attributed)
+    names = tuple(sorted({kernel.library for kernel in classes}))
+    return _codes_of_kernels(classes, lambda kernel: names.index(kernel.library))[code], names
+
+
+def fused_ops(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+    """Return the ops that each kernel was fused from as a code, and the texts such as ``add, mul``.
+
+    The code is NONE for all other activities.
+    """
+    code, names = _names(attributed)
+    texts = [", ".join(kernels.source_ops(name)) for name in names]
+    distinct = tuple(sorted({text for text in texts if text}))
+    code_of = {text: number for number, text in enumerate(distinct)}
+    return np.array([*(code_of.get(text, NONE) for text in texts), NONE], np.int64)[code], distinct
+
+
+def tensor_cores(attributed: AttributedCapture) -> Ints:
+    """Return whether each activity uses Tensor Cores.
+
+    The values are YES, NO and UNKNOWN of `bridge.knowledge.kernels`.
+    """
+    code, classes = _kernels(attributed)
+    return np.where(
+        code == NONE,
+        kernels.NO,
+        _codes_of_kernels(classes, lambda kernel: kernel.tensor_cores)[code],
+    )
+
+
+def is_kind(attributed: AttributedCapture, *kinds: str) -> Flags:
+    """Return whether each activity is of one of these kinds."""
+    code, names = kind(attributed)
+    is_selected = np.array([name in kinds for name in names])
+    flags: Flags = is_selected[code]
+    return flags
+
+
+def eligible(attributed: AttributedCapture) -> Flags:
+    """Return whether each op of ``attributed.ops`` could use Tensor Cores.
+
+    The last entry is for no op.
+    """
+    return np.array([*map(kernels.eligible, attributed.ops), False], bool)
+
+
+def eligible_activities(attributed: AttributedCapture) -> Flags:
+    """Return whether each activity is a kernel whose innermost op could use Tensor Cores."""
+    flags: Flags = eligible(attributed)[attributed.activity_op]
+    return flags & frames.is_kind(attributed.capture.activities, frames.KERNEL)
+
+
+@once
+def _kernels(attributed: AttributedCapture) -> tuple[Ints, list[Kernel]]:
+    """Return the class of each activity as a code, NONE for other than kernels, and the classes."""
+    code, names = _names(attributed)
+    return code, kernels.kinds_of(names, attributed.kernel_rules)
+
+
+def _names(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return the name of each kernel as a code, NONE for other activities, and the names in use.
+
+    Names are demangled where the capture has that.
+    """
+    activities = attributed.capture.activities
+    full, short = activities["full_name"], activities["name"]
+    full_code, short_code = frames.codes(full), frames.codes(short)
+    names = [*full.cat.categories, *short.cat.categories, ""]
+    combined = np.where(full_code == NONE, short_code + len(full.cat.categories), full_code)
+    combined[(full_code == NONE) & (short_code == NONE)] = len(names) - 1
+    code = np.full(len(combined), NONE)
+    rows = np.flatnonzero(frames.is_kind(activities, frames.KERNEL))
+    code[rows], used = pd.factorize(combined[rows])
+    return code, [str(names[name]) for name in used.tolist()]
+
+
+def _codes_of_kernels(classes: list[Kernel], code_of: Callable[[Kernel], int]) -> Ints:
+    """Return a code for each class of kernels, and NONE as the last entry, for no kernel."""
+    return np.array([*map(code_of, classes), NONE], np.int64)
+
+
+# -- Time of kernels on Tensor Cores
+
+
+def tensor_core_times(
+    attributed: AttributedCapture, rows: Ints, group: Ints, groups: int
+) -> dict[str, np.ndarray]:
+    """Return the columns `TENSOR_CORE_NAMES` per group, times in ns.
+
+    ``rows`` are activities, ``group`` is the group of each. ``in_kernels_ns`` is the time of
+    kernels, of which ``tensor_core_share`` is a fraction; ``eligible_ns`` is the time of kernels
+    whose innermost op could use Tensor Cores.
+    """
+    time, used = attributed.duration[rows], tensor_cores(attributed)[rows]
+    is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
+
+    def time_of(mask: np.ndarray) -> Ints:
+        return sums(group[mask], time[mask], groups)
+
+    whole, on_tensor_cores = time_of(is_kernel), time_of(used == YES)
+    return {
+        "in_kernels_ns": whole,
+        "tensor_core_ns": on_tensor_cores,
+        "tensor_core_unknown_ns": time_of(used == UNKNOWN),
+        "tensor_core_share": ratio(on_tensor_cores, whole),
+        "eligible_ns": time_of(eligible_activities(attributed)[rows]),
+    }
+
+
+# -- Roles of API calls and ops in a training step
+
+
+LAUNCHING = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")  # issues kernels, graphs or host functions
+WAITING = re.compile(r"cu\w*Synchronize")
+COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
+BLOCKING = re.compile(r"cu(?:da)?Memcpy(?!\w*Async|\w*Batch)\w*")  # returns when the copy is done
+COMPILING = re.compile(
+    r"cu(?:da)?(?:Module|Library)(?:Load|GetKernel)\w*|cu(?:da)?Link\w+|cu(?:da)?GraphInstantiate\w*|nvrtc\w+"
+)
+COMPILATION = re.compile(
+    r".*(?:nvrtc|dynamo|inductor|\bcompile(?:d_?f|r)?(?:$|[\W_])|compile(?:Fusion|Kernel)|triton.*compil|\bjit_?compil)",
+    re.IGNORECASE,
+)
+DATA_LOADING = re.compile(
+    r"enumerate\((?:DataLoader|DataPipe)\)#.*|.*\bdata[ _-]?load(?:er|ing)\b.*", re.IGNORECASE
+)
+
+
+def is_communication(attributed: AttributedCapture) -> Flags:
+    """Return whether each activity is a kernel of a communication library."""
+    return is_kind(attributed, "communication")
+
+
+def calls_matching(attributed: AttributedCapture, pattern: re.Pattern[str]) -> Flags:
+    """Return whether the name of each API call matches a pattern such as `WAITING` or `COPYING`."""
+    named = attributed.capture.launches["name"]
+    return _matching(named.cat.categories, pattern)[frames.codes(named)]
+
+
+@once
+def is_data_loading(attributed: AttributedCapture) -> Flags:
+    """Return whether each op of ``attributed.ops`` waits for data; the last entry is for no op."""
+    return _flags_by_name(attributed.ops, _is_data_loading_op)
+
+
+def _is_data_loading_op(op: str) -> bool:
+    return bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
+
+
+@once
+def is_compilation(attributed: AttributedCapture) -> Flags:
+    """Return whether each op of ``attributed.ops`` compiles code; the last entry is for no op."""
+    return _flags_by_name(attributed.ops, lambda op: bool(COMPILATION.match(op)))
+
+
+def _matching(names: Iterable[str], pattern: re.Pattern[str]) -> Flags:
+    return _flags_by_name(names, lambda name: pattern.match(name) is not None)
+
+
+def _flags_by_name(names: Iterable[str], matches: Callable[[str], bool]) -> Flags:
+    """Return a flag per name, and False as the last entry, for no name."""
+    return np.array([*(matches(name) for name in names), False], bool)

@@ -1,0 +1,45 @@
+"""Names of activities, and of the files of a capture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.importers import frames
+from bridge.importers.capture import Capture
+from bridge.join.arrays import Ints
+from bridge.join.attributed import AttributedCapture
+
+READABLE = "readable"
+RECORDED = {
+    "short": "name",
+    "demangled": "full_name",
+    "mangled": "mangled",
+}  # columns by --kernel-names
+KERNEL_NAMES = (READABLE, *RECORDED)
+
+
+def activity_names(attributed: AttributedCapture, kernel_names: str = READABLE) -> pd.Series:
+    """Return the name of each activity, kernels as ``kernel_names`` says, one of `KERNEL_NAMES`."""
+    if kernel_names == READABLE:
+        return attributed.activity_name
+    return attributed.capture.activities[RECORDED[kernel_names]]
+
+
+def name_codes(
+    attributed: AttributedCapture, kernel_names: str, rows: Ints
+) -> tuple[Ints, list[str]]:
+    """Return the name of each of these activities as a code, and the distinct names."""
+    column_of = activity_names(attributed, kernel_names)
+    codes, used = pd.factorize(frames.codes(column_of)[rows])
+    categories = column_of.cat.categories
+    return codes.astype(np.int64), [categories[c] for c in used.tolist()]
+
+
+def file_names(capture: Capture) -> list[str]:
+    """Return the names of the files of a capture; names that occur twice get their position."""
+    duplicates = [name for name in capture.source if capture.source.count(name) > 1]
+    return [
+        f"{name} ({position})" if name in duplicates else name
+        for position, name in enumerate(capture.source, 1)
+    ]

@@ -1,0 +1,282 @@
+"""The line of the user's program that made each API call, from call stacks that were recorded.
+
+It is the innermost frame that is not of a library (`bridge.knowledge.libraries`): of a stack with frames of
+Python the innermost of these, else the innermost native one. Without a stack it is the place of the innermost
+op of the call whose place is known (``nvtx_op(source=True)``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.call_details import call_stacks
+from bridge.analyze.core.groups import counts, ratio, sums, texts
+from bridge.analyze.tables.activity_metrics import call_time
+from bridge.importers import frames
+from bridge.importers.call_chains import Frame, node_frame, nodes_of, python_frame, tree
+from bridge.importers.frames import key_codes
+from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.attributed import AttributedCapture, once
+from bridge.join.forest import nearest
+from bridge.join.nesting import Nesting
+from bridge.knowledge.libraries import is_library_file, is_library_function
+
+# Reasons why a call, or work, has no line: the first rows of `SourceLines.lines`.
+REASONS = NO_CALL, NO_CHAIN, ONLY_LIBRARIES = (
+    "(no API call)",
+    "(no call stack)",
+    "(only library frames)",
+)
+NATIVE, PYTHON, OP = KINDS = (
+    "native",
+    "python",
+    "op",
+)  # the first two by whether a frame is of Python
+PYTHON_FUNCTION = (
+    "python_function"  # the domain of ranges that PyTorch's profiler records of Python
+)
+
+# -- Trees of call stacks
+
+
+@dataclass(frozen=True)
+class CallTree:
+    """Call stacks as a tree: ``nodes`` as in `bridge.importers.call_chains`, and the innermost node of each API call."""
+
+    nodes: pd.DataFrame
+    leaf: Ints
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> CallTree:
+        """Return the stacks of a capture: those of its file, or Python functions that are ranges."""
+        capture = attributed.capture
+        none = np.full(len(capture.launches), NONE)
+        own = capture.chains.launch if len(capture.chains.launch) else none
+        own = np.where(own == NONE, _of_ranges(attributed, capture.chains.range), own)
+        result = cls(capture.chains.nodes, own)
+        for other in (_recorded(attributed), _python_functions(attributed)):
+            if other is not None:
+                result = result.with_others(other)
+        return result
+
+    def with_others(self, other: CallTree) -> CallTree:
+        """Return both trees as one; calls without a stack have that of the other tree."""
+        size = len(self.nodes)
+        parent, leaf = (
+            np.where(column == NONE, NONE, column + size) for column in (other.parent, other.leaf)
+        )
+        nodes = frames.concat([self.nodes, other.nodes.assign(parent=parent)])
+        return CallTree(nodes, np.where(self.leaf == NONE, leaf, self.leaf))
+
+    @property
+    def parent(self) -> Ints:
+        """The node of the caller of each node, NONE for the outermost."""
+        return frames.ints(self.nodes, "parent")
+
+    def stack(self, node: int) -> list[Frame]:
+        """Return the frames of a stack, the innermost first."""
+        result, parent = [], self.parent
+        while node != NONE:
+            function, file, line, python = self.nodes[["function", "file", "line", "python"]].iloc[
+                node
+            ]
+            result.append(Frame(str(function), str(file), int(line), python=bool(python)))
+            node = int(parent[node])
+        return result
+
+
+def _recorded(attributed: AttributedCapture) -> CallTree | None:
+    """Return the stacks that annotations recorded of their calls, None if there are none."""
+    code, stacks = call_stacks(attributed)
+    split = [stack.splitlines() for stack in stacks]
+    number = {text: row for row, text in enumerate(dict.fromkeys(f for s in split for f in s))}
+    if not number:
+        return None
+    rows = [(c, d, number[f]) for c, stack in enumerate(split) for d, f in enumerate(stack)]
+    chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
+    made = tree(chain, depth, frame, len(split))
+    known = [python_frame(text) or Frame(text, "", python=True) for text in number]
+    return CallTree(nodes_of(made, known), _of_ranges(attributed, made.leaf[code]))
+
+
+def _of_ranges(attributed: AttributedCapture, of_range: Ints) -> Ints:
+    """Return the stack of the innermost range of each API call that has one, given those of ranges."""
+    nesting = attributed.attribution.nesting
+    if not len(of_range):
+        return np.full(len(attributed.capture.launches), NONE)
+    own = of_range[nesting.range]
+    above = nearest(nesting.parent, own != NONE)
+    leaf = np.append(np.append(own, NONE)[above], NONE)
+    return leaf[attributed.launch_node]
+
+
+def _python_functions(attributed: AttributedCapture) -> CallTree | None:
+    """Return the stacks that ranges of Python functions are, None if there are none."""
+    capture = attributed.capture
+    ranges, launches = capture.ranges, capture.launches
+    domains = ranges["domain_name"]
+    if PYTHON_FUNCTION not in domains.cat.categories:
+        return None
+    number = domains.cat.categories.get_loc(PYTHON_FUNCTION)
+    rows = np.flatnonzero(frames.codes(domains) == number)
+    keys = [
+        tuple(frames.ints(table, c) for c in ("report", "thread")) for table in (ranges, launches)
+    ]
+    range_stack, launch_stack = key_codes(*keys)
+    start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
+    nesting = Nesting.of(range_stack[rows], start, end, rows)
+    leaf = nesting.innermost(launch_stack, frames.ints(launches, "start"))
+    code = frames.codes(ranges["name"])[nesting.range]
+    names = [str(name) for name in ranges["name"].cat.categories]
+    known = [python_frame(name) or Frame(name, "", python=True) for name in names]
+    return CallTree(node_frame(nesting.parent, code, known), leaf)
+
+
+# -- The line of each API call
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """Lines of the program: ``lines`` (function, source, file, line, kind), the first of which are reasons.
+
+    ``call`` is the row of ``lines`` of each API call, ``own`` that of each node of the nesting by the
+    recorded place of its op, ``node`` by that of its op or of an op around it; NONE where there is none.
+    ``source`` is ``file:line``, of native code the module. ``kind`` is python, native or op, '' for a
+    reason.
+    """
+
+    lines: pd.DataFrame
+    call: Ints
+    own: Ints
+    node: Ints
+
+    @property
+    def known(self) -> bool:
+        """Whether any call has a line."""
+        return bool((self.call >= len(REASONS)).any())
+
+
+@once
+def call_tree(attributed: AttributedCapture) -> CallTree:
+    """Return the call stacks of a capture."""
+    return CallTree.of(attributed)
+
+
+@once
+def source_lines(attributed: AttributedCapture) -> SourceLines:
+    """Return the line of the program that made each API call, or why it is not known."""
+    tree = call_tree(attributed)
+    owner = np.append(user_frames(tree.nodes), NONE)[tree.leaf]
+    row, lines = _distinct(tree.nodes, attributed.capture.chains.sources)
+    row = np.append(row + len(REASONS), NONE)
+    own = row[len(tree.nodes) :][_op_places(attributed)]
+    above = nearest(attributed.hierarchy.parent, own != NONE)
+    node = np.append(np.append(own, NONE)[above], NONE)
+    call = np.where(owner == NONE, node[attributed.launch_node], row[owner])
+    reason = np.where(tree.leaf == NONE, REASONS.index(NO_CHAIN), REASONS.index(ONLY_LIBRARIES))
+    heads = pd.DataFrame({"function": "", "source": REASONS, "file": "", "line": NONE, "kind": ""})
+    lines = pd.concat([heads, lines], ignore_index=True)
+    return SourceLines(lines, np.where(call == NONE, reason, call), own, node[:-1])
+
+
+def distinct_frames(nodes: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    """Return the row of each node of a tree among its distinct frames, and these (function, source …)."""
+    return _distinct(nodes, pd.DataFrame(nodes[["function", "file", "line"]].iloc[:0]))
+
+
+def _distinct(nodes: pd.DataFrame, sources: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    """Return the row of each node, then of each place of an op, among the distinct lines, and these."""
+    columns = ["function", "file", "line"]
+    both = frames.concat([nodes[columns], sources[columns]])
+    kind = np.append(nodes["python"].to_numpy(), np.full(len(sources), KINDS.index(OP)))
+    names = [frames.codes(both[name]) for name in columns[:2]]
+    row, first = number_groups(*names, frames.ints(both, "line"), kind.astype(np.int64))
+    table = both.iloc[first].reset_index(drop=True).astype({"function": object, "file": object})
+    files = zip(table["file"].tolist(), table["line"].tolist(), strict=True)
+    source = texts(f"{file}:{line}" if line > 0 else file for file, line in files)
+    return row, table.assign(source=source, kind=texts(KINDS)[kind[first].astype(np.int64)])
+
+
+def user_frames(nodes: pd.DataFrame) -> Ints:
+    """Return for each node of a tree the innermost frame of the user's program, itself or above, or NONE."""
+    parent, is_python = frames.ints(nodes, "parent"), nodes["python"].to_numpy()
+    function, file = (frames.codes(nodes[c]) for c in ("function", "file"))
+    functions, modules = ([*map(str, nodes[c].cat.categories)] for c in ("function", "file"))
+    of_library = np.array([*map(is_library_file, modules), True])[file]
+    code, first = number_groups(function, file)
+    pairs = [(functions[function[r]], modules[file[r]]) for r in first.tolist()]
+    of_native = np.array([is_library_function(*pair) for pair in pairs], bool)
+    is_native_user = ~is_python & ~(of_native[code] if len(code) else is_python)
+    python = nearest(parent, is_python & ~of_library)
+    return np.where(python == NONE, nearest(parent, is_native_user), python)
+
+
+def _op_places(attributed: AttributedCapture) -> Ints:
+    """Return the recorded place of the op of each node, a row of ``sources``, or NONE.
+
+    A name that stands in two places of a program has none.
+    """
+    capture, nesting = attributed.capture, attributed.attribution.nesting
+    sources = capture.chains.sources
+    if not len(sources):
+        return np.full(len(nesting), NONE)
+    keys = [
+        [frames.ints(table, c) for c in ("report", "process", "domain")]
+        for table in (sources, capture.ranges)
+    ]
+    names = frames.concat([sources[["op"]], capture.ranges[["name"]].set_axis(["op"], axis=1)])
+    name = np.split(frames.codes(names["op"]), [len(sources)])
+    of_source, of_range = key_codes(*([*key, n] for key, n in zip(keys, name, strict=True)))
+    place = np.full(int(max(of_source.max(), of_range.max(initial=0))) + 1, NONE)
+    place[of_source] = np.arange(len(sources))
+    row, _ = _distinct(capture.chains.nodes.iloc[:0], sources)
+    place[of_source[row != row[place[of_source]]]] = NONE  # several places
+    own: Ints = place[of_range][nesting.range]
+    return own
+
+
+# -- The table of lines
+
+
+def by_source(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per line of the program, and one per reason why there is none.
+
+    Every counted activity is in one row, by the API call that issued it, and every counted API call. No
+    rows if no call has a line. ``share`` is relative to the time of all activities.
+    """
+    known = source_lines(attributed)
+    line = activity_lines(attributed, np.flatnonzero(attributed.counted))
+    calls = np.flatnonzero(attributed.counted_launches)
+    size, rows = len(known.lines), np.flatnonzero(attributed.counted)
+    time = sums(line, attributed.duration[rows], size)
+    kernels = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
+    table = pd.DataFrame(
+        {
+            **{c: texts(known.lines[c]) for c in ("function", "source", "kind")},
+            "ops": _ops(line, attributed.activity_op[rows], size),
+            "activities": counts(line, size),
+            "kernels": counts(line[kernels], size),
+            "gpu_ns": time,
+            "share": ratio(time, attributed.whole_ns),
+            "api_calls": counts(known.call[calls], size),
+            "api_ns": sums(known.call[calls], call_time(attributed)[calls], size),
+        }
+    )
+    is_used = (table["activities"] > 0) | (table["api_calls"] > 0)
+    return table[is_used if known.known else is_used & False].reset_index(drop=True)
+
+
+def activity_lines(attributed: AttributedCapture, rows: Ints) -> Ints:
+    """Return the row of `SourceLines.lines` of activities."""
+    call = source_lines(attributed).call
+    return np.append(call, REASONS.index(NO_CALL))[attributed.attribution.launch[rows]]
+
+
+def _ops(line: Ints, op: Ints, size: int) -> Ints:
+    """Return how many distinct ops own work of each line."""
+    has_op = op != NONE
+    _, first = number_groups(line[has_op], op[has_op])
+    return counts(line[has_op][first], size)

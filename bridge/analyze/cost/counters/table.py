@@ -1,0 +1,54 @@
+"""The table of counters: every metric that was sampled, of each GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import texts
+from bridge.analyze.cost.counters.samples import Sampled, Series, project, series_of
+from bridge.importers import frames
+from bridge.join.arrays import Ints, unions
+from bridge.join.attributed import AttributedCapture
+
+
+def by_counter(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per GPU with work and metric, by GPU and name.
+
+    Samples count from the start of the GPU's first activity to the end of its last one, in the
+    selected time. ``busy_mean`` is of the time in which any of its activities ran. Means and peaks
+    are -1 where no sample describes the time.
+    """
+    devices, sampled = Devices.of_report(attributed), Sampled.of(attributed)
+    counted = np.flatnonzero(attributed.counted)
+    rows = []
+    for device, key in enumerate(zip(devices.report, devices.number, strict=True)):
+        work = counted[devices.gpu[counted] == device]
+        series = {sampled.names[m]: n for m, n in sampled.find(*key).items()} if len(work) else {}
+        for name in sorted(series):  # one iteration per metric of a GPU
+            figures = _figures(attributed, series_of(attributed, [series[name]]), work)
+            rows.append({"device": devices.names[device], "counter": name, **figures})
+    table = pd.DataFrame(rows, columns=[*_TEXTS, *_INTS, *_FLOATS])
+    types = {**dict.fromkeys(_INTS, np.int64), **dict.fromkeys(_FLOATS, float)}
+    return table.assign(**{c: texts(table[c]) for c in _TEXTS}).astype(types)
+
+
+_TEXTS, _INTS = ("device", "counter"), ("samples", "interval_ns", "sampled_ns")
+_FLOATS = ("mean", "busy_mean", "peak")
+
+
+def _figures(attributed: AttributedCapture, series: Series, work: Ints) -> dict[str, float]:
+    start, end = frames.ints(attributed.capture.activities, "start")[work], attributed.end[work]
+    first, last = start.min(keepdims=True), end.max(keepdims=True)
+    one, busy = np.zeros(1, np.int64), unions(np.zeros(len(work), np.int64), start, end)
+    whole, running = project(series, one, first, last, 1), project(series, *busy, 1)
+    met = (series.end > first) & (series.begin < last) & (last > first)
+    return {
+        "samples": int(np.count_nonzero(met)),
+        "interval_ns": round(series.interval_ns),
+        "sampled_ns": int(whole.sampled[0]),
+        "mean": float(whole.mean[0]),
+        "busy_mean": float(running.mean[0]),
+        "peak": int(whole.peak[0]),
+    }

@@ -1,0 +1,51 @@
+"""Analyse memory: allocations and releases per op, usage over time, and what was never released."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.groups import texts
+from bridge.analyze.cost.memory.categories import by_category
+from bridge.analyze.cost.memory.groups import alive_at_peak, summary
+from bridge.analyze.cost.memory.ops import by_allocation, by_op, by_scope, by_step
+from bridge.analyze.cost.memory.usage import MemoryUsage
+from bridge.importers import frames
+
+__all__ = [
+    "MemoryUsage",
+    "alive_at_peak",
+    "by_allocation",
+    "by_category",
+    "by_event",
+    "by_op",
+    "by_scope",
+    "by_step",
+    "summary",
+]
+
+
+# -- The trace
+
+
+EVENTS = ("allocate", "release", "held before", "reserve")
+
+
+def by_event(usage: MemoryUsage) -> pd.DataFrame:
+    """Return one row per selected event, in order of time, numbered among all events from 0."""
+    events, table = usage.events, usage.attributed.capture.memory
+    rows = np.flatnonzero(usage.counted)
+    return pd.DataFrame(
+        {
+            "trace": rows,
+            "time_ns": usage.since_start(rows),
+            **usage.places(usage.group[rows]),
+            "event": texts(EVENTS)[frames.ints(table, "operation")[events.row[rows]]],
+            "op": usage.op_names(rows),
+            "step": usage.steps(rows),
+            "bytes": usage.size[rows],
+            "address": frames.ints(table, "address")[events.row[rows]],
+            "used_bytes": usage.used[rows],
+            "reserved_bytes": usage.reserved[rows],
+        }
+    )

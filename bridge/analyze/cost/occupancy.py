@@ -1,0 +1,139 @@
+"""Estimate the occupancy of each kernel from its launch geometry and the limits of the GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bridge.analyze.core.groups import Floats
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
+
+# The limits and units of NVIDIA's cuda_occupancy.h (CUDA 13).
+REGISTER_UNIT = 256  # registers are allocated to a warp in this unit
+PARTITIONS = 4  # of a multiprocessor; each has a share of the registers
+PARTITIONS_CC_6_0 = 2
+SHARED_UNIT = 128  # bytes; allocation unit of a block, from compute capability 8.0 on
+SHARED_UNIT_BEFORE_8_0 = 256
+SHARED_RESERVED = 1024  # bytes per block for the system, from compute capability 8.0 on
+AMPERE = 8
+MAX_BLOCKS = {
+    3: 16,
+    5: 32,
+    6: 32,
+    7: 32,
+    8: 16,
+    9: 32,
+    10: 32,
+    11: 32,
+    12: 24,
+}  # per multiprocessor, by major version
+MAX_BLOCKS_BY_MINOR = {(7, 5): 16, (8, 0): 32, (8, 9): 24, (10, 1): 24, (11, 0): 24}
+SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Blocks, warps and occupancy of each activity, NaN where unknown.
+
+    ``blocks_per_sm`` and ``warps_per_sm`` are those of the whole launch, per multiprocessor.
+    ``percent`` is the maximum of resident warps, in percent of the warps that a multiprocessor can
+    hold.
+    """
+
+    blocks_per_sm: Floats
+    warps_per_sm: Floats
+    percent: Floats
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> Occupancy:
+        """Return estimates for every kernel with a known geometry and GPU."""
+        table = attributed.capture.activities
+        gpu = _device_facts(attributed)
+        sizes = np.array([frames.ints(table, c) for c in SIZES])
+        is_known = (sizes > 0).all(axis=0) & (gpu["sm_count"] > 0) & (gpu["warps_per_sm"] > 0)
+        unknown = np.full(len(table), np.nan)
+        grid, block = (_product(part) for part in (sizes[:3], sizes[3:]))
+        warps = -(-block // np.maximum(gpu["warp_size"], 1))
+        blocks_per_sm = np.where(is_known, grid / np.maximum(gpu["sm_count"], 1), unknown)
+        fit = _resident_blocks(table, gpu, warps)
+        resident = np.minimum(fit, blocks_per_sm) * warps
+        percent = np.minimum(100, 100 * resident / np.maximum(gpu["warps_per_sm"], 1))
+        return cls(blocks_per_sm, blocks_per_sm * warps, np.where(is_known, percent, unknown))
+
+
+def _resident_blocks(table: pd.DataFrame, gpu: dict[str, Ints], warps: Ints) -> Ints:
+    """Return how many blocks fit on a multiprocessor at once, by the scarcest resource."""
+    shared = sum(np.maximum(frames.ints(table, c), 0) for c in ("shared_static", "shared_dynamic"))
+    ampere = gpu["compute_major"] >= AMPERE
+    reserved = np.where(ampere, SHARED_RESERVED, 0)
+    unit = np.where(ampere, SHARED_UNIT, SHARED_UNIT_BEFORE_8_0)
+    per_block = np.maximum(_round_up(shared + reserved, unit), 1)
+    limits = (
+        gpu["warps_per_sm"] // np.maximum(warps, 1),
+        _or_unlimited(_block_limit(gpu)),
+        _register_limit(table, gpu) // np.maximum(warps, 1),
+        _or_unlimited(gpu["shared_per_sm"]) // per_block,
+    )
+    resident: Ints = np.minimum.reduce(limits)
+    return resident
+
+
+def _register_limit(table: pd.DataFrame, gpu: dict[str, Ints]) -> Ints:
+    """Return for how many warps a multiprocessor has registers.
+
+    A warp takes all its registers from one partition.
+    """
+    registers = frames.ints(table, "registers") * np.maximum(gpu["warp_size"], 1)
+    per_warp = _round_up(np.maximum(registers, 1), REGISTER_UNIT)
+    is_6_0 = (gpu["compute_major"] == 6) & (gpu["compute_minor"] == 0)  # noqa: PLR2004 (compute capability 6.0)
+    partitions = np.where(is_6_0, PARTITIONS_CC_6_0, PARTITIONS)
+    warps_per_partition = _or_unlimited(gpu["registers_per_sm"]) // partitions // per_warp
+    warps: Ints = warps_per_partition * partitions
+    return warps
+
+
+def _block_limit(gpu: dict[str, Ints]) -> Ints:
+    """Return the block limit of a multiprocessor: as recorded, else by compute capability.
+
+    It is -1 where unknown.
+    """
+    blocks = gpu["blocks_per_sm"].copy()
+    for major, limit in MAX_BLOCKS.items():
+        blocks[(gpu["blocks_per_sm"] <= 0) & (gpu["compute_major"] == major)] = limit
+    for (major, minor), limit in MAX_BLOCKS_BY_MINOR.items():
+        is_version = (gpu["compute_major"] == major) & (gpu["compute_minor"] == minor)
+        blocks[(gpu["blocks_per_sm"] <= 0) & is_version] = limit
+    return blocks
+
+
+def _device_facts(attributed: AttributedCapture) -> dict[str, Ints]:
+    """Return the recorded facts of the GPU of each activity."""
+    activities, devices = attributed.capture.activities, attributed.capture.devices
+    keys = ("report", "process", "device")
+    columns = [np.concatenate((frames.ints(devices, c), frames.ints(activities, c))) for c in keys]
+    code, _ = number_groups(*columns)
+    device_code, activity_code = code[: len(devices)], code[len(devices) :]
+    row = np.full(int(code.max(initial=NONE)) + 1, NONE)
+    row[device_code] = np.arange(len(device_code))
+    return {
+        c: np.append(frames.ints(devices, c), NONE)[row[activity_code]] for c in frames.DEVICE_FACTS
+    }
+
+
+def _or_unlimited(value: Ints) -> Ints:
+    """Return a limit; an unknown one becomes the maximum of int64."""
+    return np.where(value > 0, value, np.iinfo(np.int64).max)
+
+
+def _round_up(value: Ints, unit: int | Ints) -> Ints:
+    return -(-value // unit) * unit
+
+
+def _product(sizes: NDArray[np.int64]) -> Ints:
+    product: Ints = np.prod(np.maximum(sizes, 1), axis=0)
+    return product

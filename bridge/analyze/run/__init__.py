@@ -1,0 +1,1 @@
+"""What the run was about: why GPUs were idle, the critical path, communication, clocks, ranks, steps."""

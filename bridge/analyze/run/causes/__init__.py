@@ -1,0 +1,72 @@
+"""Break down the time of ops: host code, API calls, waits and queues, and what kept a GPU idle.
+
+docs/causes.md defines every column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bridge.analyze.core.catalog.breakdown import CAUSES
+from bridge.analyze.core.groups import sums
+from bridge.analyze.run.causes.gaps import LATENCY, TOWARDS_LAUNCH, assign_causes, coarse_timeline
+from bridge.analyze.run.causes.host_timeline import Gaps, bound, call_ends, self_times_by_call
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Ints
+from bridge.join.attributed import AttributedCapture
+from bridge.join.attribution import INVALID_TIME
+
+
+def causes(
+    attributed: AttributedCapture, of_node: Ints, groups: int, of_activity: Ints | None = None
+) -> dict[str, Ints | np.ndarray]:
+    """Return the columns `CAUSES` per group of ranges in ns, without ranges inside them.
+
+    ``of_node`` is the group of each node of the nesting, NONE for none. ``of_activity`` is the
+    group of each activity, given where activities without a range have a group, too. Rows of a
+    direction that is not counted are left out. The first three columns add up to the self time of
+    the group's ranges.
+    """
+    nodes = np.flatnonzero(attributed.listed & (of_node != NONE))
+    times = {
+        column: sums(of_node[nodes], time[nodes], groups)
+        for column, time in zip(CAUSES[:3], self_times_by_call(attributed), strict=True)
+    }
+    group = np.append(of_node, NONE)[attributed.node] if of_activity is None else of_activity
+    rows = np.flatnonzero(attributed.counted & (group != NONE))
+    group = group[rows]
+    for column, time in zip(
+        CAUSES[3:6], (queue_times(attributed), *idle_times(attributed)), strict=True
+    ):
+        times[column] = sums(group, time[rows], groups)
+    is_copy = frames.is_kind(attributed.capture.activities, frames.MEMCPY, frames.MEMSET)[rows]
+    duration = attributed.duration[rows]
+    kernels, copies = (sums(group[mask], duration[mask], groups) for mask in (~is_copy, is_copy))
+    return times | {"bound": bound(kernels, copies, times)}
+
+
+def queue_times(attributed: AttributedCapture) -> Ints:
+    """Return the time from the end of the API call to the start of each activity, in ns.
+
+    It is 0 if the activity began earlier or its API call is unknown.
+    """
+    launch = attributed.attribution.launch
+    start = frames.ints(attributed.capture.activities, "start")
+    wait = np.maximum(start - np.append(call_ends(attributed), 0)[launch], 0)
+    is_unknown = (launch == NONE) | (attributed.attribution.reason == INVALID_TIME)
+    return np.where(is_unknown, 0, wait)
+
+
+def idle_times(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the idle time of the GPU right before each activity, in ns: launching, and starving.
+
+    The sum of both over all activities is the idle time of the GPUs between their first and last
+    work.
+    """
+    gaps = Gaps.of(attributed)
+    pieces = assign_causes(attributed, gaps, coarse_timeline(attributed))
+    is_launching = np.isin(pieces.state, (TOWARDS_LAUNCH, LATENCY))
+    activity, size = gaps.ended_by[pieces.interval], len(attributed.capture.activities)
+    masks = (is_launching, ~is_launching)
+    launched, starved = (sums(activity[mask], pieces.length[mask], size) for mask in masks)
+    return launched, starved

@@ -1,0 +1,350 @@
+"""Timelines of the host: the state of each thread at any instant, and the idle gaps of each GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import texts
+from bridge.analyze.core.kinds import (
+    BLOCKING,
+    COMPILING,
+    COPYING,
+    LAUNCHING,
+    WAITING,
+    calls_matching,
+)
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order, unions
+from bridge.join.attributed import AttributedCapture, once
+from bridge.join.attribution import INVALID_TIME
+from bridge.join.nesting import Nesting
+
+# -- States of API calls
+
+
+# States of a thread. Of several at once the last counts: it says more about an idle GPU.
+IDLE, IN_OP, IN_LAUNCH, IN_API, IN_COPY, IN_BLOCKING, IN_SYNC, IN_COMPILER, IN_LOADER = range(9)
+WAITS = (IN_BLOCKING, IN_SYNC)  # the thread waits for the device
+TO_HOST = 2  # copy kind of nsys
+
+
+def call_states(attributed: AttributedCapture) -> Ints:
+    """Return the state that each API call puts its thread into, `IN_LAUNCH` to `IN_COMPILER`."""
+    states = np.full(len(attributed.capture.launches), IN_API)
+    for pattern, state in (
+        (LAUNCHING, IN_LAUNCH),
+        (COPYING, IN_COPY),
+        (BLOCKING, IN_BLOCKING),
+        (WAITING, IN_SYNC),
+        (COMPILING, IN_COMPILER),
+    ):
+        states[calls_matching(attributed, pattern)] = state
+    states[(states == IN_COPY) & _returned_late(attributed)] = IN_BLOCKING
+    return states
+
+
+def call_ends(attributed: AttributedCapture) -> Ints:
+    """Return the end of each API call in ns, its start if the end is before it."""
+    calls = attributed.capture.launches
+    return np.maximum(frames.ints(calls, "end"), frames.ints(calls, "start"))
+
+
+def _returned_late(attributed: AttributedCapture) -> Flags:
+    """Return whether each API call returned only after the end of its copy to the host.
+
+    Asynchronous copies to pageable memory do so, too.
+    """
+    launch = attributed.attribution.launch
+    to_host = frames.ints(attributed.capture.activities, "copy_kind") == TO_HOST
+    copies = np.flatnonzero(to_host & (launch != NONE))
+    late = copies[attributed.end[copies] <= call_ends(attributed)[launch[copies]]]
+    result = np.zeros(len(attributed.capture.launches), bool)
+    result[launch[late]] = True
+    return result
+
+
+# -- Unions of intervals per thread
+
+
+def count_before(
+    events: tuple[Ints, Ints], stack: Ints, time: Ints, side: Literal["left", "right"]
+) -> Ints:
+    """Return how many events precede each instant, including all events of lower-numbered stacks.
+
+    ``events`` are stacks and times, sorted by both. An event at the instant itself counts only with
+    ``side="right"``.
+    """
+    stacks, times = events
+    result = np.searchsorted(stacks, stack, side="left")
+    bounds = {int(stacks[a]): (a, b) for a, b in pairwise(run_edges(stacks).tolist())}
+    order = stable_order(stack)
+    for first, last in pairwise(run_edges(stack[order]).tolist()):  # one iteration per thread
+        rows = order[first:last]
+        a, b = bounds.get(int(stack[rows[0]]), (0, 0))
+        if b > a:
+            result[rows] = a + np.searchsorted(times[a:b], time[rows], side=side)
+    return result
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Union of intervals per stack: disjoint and sorted."""
+
+    stack: Ints
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, stack: Ints, start: Ints, end: Ints) -> Cover:
+        """Return the union of intervals."""
+        return cls(*unions(stack, start, end))
+
+    def within(self, stack: Ints, start: Ints, end: Ints) -> Ints:
+        """Return how many ns of each interval are covered."""
+        if not len(self.stack):
+            return np.zeros(len(stack), np.int64)
+        return self._until(stack, end) - self._until(stack, start)
+
+    def meets(self, stack: Ints, start: Ints, end: Ints) -> Flags:
+        """Return whether each interval, of a length above 0, is covered at least in part."""
+        begun_before = count_before((self.stack, self.start), stack, end, "left")
+        ended_before = count_before((self.stack, self.end), stack, start, "right")
+        meets: Flags = begun_before > ended_before
+        return meets
+
+    def _until(self, stack: Ints, time: Ints) -> Ints:
+        """Return the covered time before each instant, plus all of lower-numbered stacks."""
+        count = count_before((self.stack, self.start), stack, time, "right")
+        total = np.concatenate(([0], np.cumsum(self.end - self.start)))
+        last = np.maximum(count - 1, 0)
+        remaining = np.where((count > 0) & (self.stack[last] == stack), self.end[last] - time, 0)
+        before: Ints = total[count] - np.maximum(remaining, 0)
+        return before
+
+
+# -- The state of each thread over time
+
+
+MIN_TIME = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of intervals: interval, state, the stack that has the state, start and end."""
+
+    interval: Ints
+    state: Ints
+    stack: Ints
+    start: Ints
+    end: Ints
+
+    def take(self, rows: Ints | np.ndarray) -> Pieces:
+        """Return the pieces in these rows."""
+        columns = (self.interval, self.state, self.stack, self.start, self.end)
+        return Pieces(*(column[rows] for column in columns))
+
+    @property
+    def length(self) -> Ints:
+        """Length of each piece in ns."""
+        return self.end - self.start
+
+
+def concatenate(*parts: Pieces) -> Pieces:
+    """Concatenate pieces."""
+    columns = ("interval", "state", "stack", "start", "end")
+    return Pieces(*(np.concatenate([getattr(part, c) for part in parts]) for c in columns))
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """State of each stack over time, which changes only at edges, sorted by stack and time.
+
+    Of several states at once the largest number counts; 0 is for none.
+    """
+
+    stack: Ints
+    time: Ints
+    state: Ints
+
+    @classmethod
+    def of(cls, stack: Ints, start: Ints, end: Ints, kind: Ints) -> Timeline:
+        """Return the timeline of intervals whose states are numbers from 1 on."""
+        has_length = end > start
+        if not has_length.all():
+            stack, start, end, kind = (c[has_length] for c in (stack, start, end, kind))
+        stacks = np.concatenate((stack, stack))
+        time = np.concatenate((start, end))
+        step = np.repeat(np.array([1, -1]), len(stack))
+        order = order_by(stacks, time)
+        stacks, time, step, kind = (
+            stacks[order],
+            time[order],
+            step[order],
+            np.concatenate((kind, kind))[order],
+        )
+        state = np.zeros(len(time), np.int64)
+        for number in np.unique(kind).tolist():  # one iteration per state, the largest last
+            state[np.cumsum(np.where(kind == number, step, 0)) > 0] = number
+        is_last = np.ones(len(time), bool)  # the last of the edges at one instant
+        is_last[:-1] = (stacks[1:] != stacks[:-1]) | (time[1:] != time[:-1])
+        return cls(stacks[is_last], time[is_last], state[is_last])
+
+    def cut(self, stack: Ints, start: Ints, end: Ints) -> Pieces:
+        """Cut intervals (on a stack, longer than 0) where the state of their stack changes."""
+        first = count_before((self.stack, self.time), stack, start, "right") - 1
+        last = count_before((self.stack, self.time), stack, end, "left") - 1
+        size = last - first + 1
+        row = np.repeat(np.arange(len(stack)), size)
+        edge = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size - first, size)
+        is_same_stack = (
+            np.append(self.stack, MIN_TIME)[edge] == stack[row]
+        )  # False before the first edge
+        opens = np.where(is_same_stack, np.append(self.time, MIN_TIME)[edge], MIN_TIME)
+        closes = np.append(self.time, MIN_TIME)[np.minimum(edge + 1, len(self.time))]
+        is_inner = np.arange(len(row)) < np.repeat(np.cumsum(size), size) - 1
+        return Pieces(
+            row,
+            np.where(is_same_stack, np.append(self.state, 0)[edge], 0),
+            stack[row],
+            np.maximum(start[row], opens),
+            np.where(is_inner, closes, end[row]),
+        )
+
+
+# -- What bounds the time of an op
+
+
+WORDS = ("GPU", "memcpy", "launch", "sync", "starved", "host")  # of equal times the first counts
+
+
+def bound(kernels: Ints, copies: Ints, times: dict[str, Ints]) -> NDArray[np.object_]:
+    """Return for each group what bounds its time, one of `WORDS`.
+
+    ``kernels`` and ``copies`` are times in ns, ``times`` the columns of `causes`. A wait counts
+    only where it is longer than the time of the group on the host, and only the part that exceeds
+    its work on the device, for which it may wait. If all figures are 0, the word is "host".
+    """
+    on_host = times["host_ns"] + times["api_ns"]
+    wait = np.where(times["sync_ns"] > on_host, times["sync_ns"] - kernels - copies, 0)
+    figures = np.stack((kernels, copies, times["launch_gap_ns"], wait, times["starved_ns"]))
+    all_zero = figures.max(axis=0) <= 0
+    return texts(WORDS)[np.where(all_zero, WORDS.index("host"), figures.argmax(axis=0))]
+
+
+# -- Self time of ranges by the state of their thread
+
+
+def self_times_by_call(attributed: AttributedCapture) -> tuple[Ints, Ints, Ints]:
+    """Return per node the ns outside API calls, in calls that do not wait, and in calls that wait.
+
+    The times exclude ranges inside the node. An instant in nested calls counts once, as a wait if
+    any of them waits.
+    """
+    nesting = attributed.attribution.nesting
+    in_calls = _time_in_calls(attributed, np.ones(len(attributed.capture.launches), bool))
+    in_waits = _time_in_calls(attributed, np.isin(call_states(attributed), WAITS))
+    self_time = _without_children(nesting, nesting.end - nesting.start)
+    return self_time - in_calls, in_calls - in_waits, in_waits
+
+
+def _time_in_calls(attributed: AttributedCapture, mask: Flags) -> Ints:
+    """Return the self time of each node during which its thread was in one of these calls."""
+    nesting = attributed.attribution.nesting
+    start = frames.ints(attributed.capture.launches, "start")
+    columns = (attributed.attribution.stack, start, call_ends(attributed))
+    cover = Cover.of(*(c if mask.all() else c[mask] for c in columns))
+    return _without_children(nesting, cover.within(nesting.stack, nesting.start, nesting.end))
+
+
+def _without_children(nesting: Nesting, total: Ints) -> Ints:
+    """Return the value of each node less those of its children on the same thread."""
+    values = total.copy()
+    parent = nesting.parent
+    children = np.flatnonzero((parent != NONE) & (nesting.stack[parent] == nesting.stack))
+    np.subtract.at(values, parent[children], total[children])
+    return values
+
+
+# -- Idle gaps of GPUs
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Idle gaps of all GPUs.
+
+    ``ended_by`` is the activity (a row) that ended the gap, ``before`` the one whose end began it.
+    ``device`` is a position in ``devices``.
+    """
+
+    start: Ints
+    end: Ints
+    device: Ints
+    ended_by: Ints
+    before: Ints
+    devices: list[str]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Flags | Ints) -> Gaps:
+        """Return the gaps in these rows."""
+        start, end, device, ended_by, before = (
+            column[rows]
+            for column in (self.start, self.end, self.device, self.ended_by, self.before)
+        )
+        return Gaps(start, end, device, ended_by, before, self.devices)
+
+    @property
+    def length(self) -> Ints:
+        """Length of each gap in ns."""
+        return self.end - self.start
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture, longer_than: int = 0) -> Gaps:
+        """Return the gaps longer than ``longer_than`` ns, from the end of all earlier work on.
+
+        Of activities that begin at once the first row ends the gap; of those that end at once the
+        one that began first (or the first row) began it. Activities with invalid times are left
+        out.
+        """
+        gaps = _gaps(attributed)
+        return gaps.take(gaps.length > longer_than) if longer_than else gaps
+
+
+@once
+def _gaps(attributed: AttributedCapture) -> Gaps:
+    """Return all gaps of a capture."""
+    devices = Devices.of_report(attributed)
+    rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
+    start = frames.ints(attributed.capture.activities, "start")
+    rows = rows[order_by(devices.gpu[rows], start[rows])]
+    device, start = devices.gpu[rows], start[rows]
+    latest_end, leader = _latest_ends(device, attributed.end[rows])
+    later = np.flatnonzero(device[1:] == device[:-1]) + 1
+    idle = later[start[later] - latest_end[later - 1] > 0]
+    return Gaps(
+        start=latest_end[idle - 1],
+        end=start[idle],
+        device=device[idle],
+        ended_by=rows[idle],
+        before=rows[leader[idle - 1]],
+        devices=devices.names,
+    )
+
+
+def _latest_ends(device: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Return the latest end so far on each device, and the position of what ended then."""
+    latest_end, leader = end.copy(), np.zeros(len(end), np.int64)
+    for first, last in pairwise(run_edges(device).tolist()):  # one iteration per device
+        latest = np.maximum.accumulate(end[first:last])
+        is_new = np.ones(last - first, bool)
+        is_new[1:] = latest[1:] > latest[:-1]
+        latest_end[first:last] = latest
+        leader[first:last] = np.maximum.accumulate(np.where(is_new, np.arange(first, last), first))
+    return latest_end, leader

@@ -1,0 +1,71 @@
+"""What the host's code did: samples of the CPU by function of the program, also those in idle time of a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.groups import counts, ratio, texts
+from bridge.analyze.core.source_lines import NO_CHAIN, distinct_frames, user_frames
+from bridge.analyze.run.causes.gaps import find_causes
+from bridge.analyze.run.causes.operating_system import meetings, stacks_of
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
+
+WHOLE = (
+    "samples of the CPU are counted over the whole report: leave out --from, --to, --step, --range"
+)
+
+
+def by_sample(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per function on the sampled stacks, and one for samples without a stack.
+
+    The function is the innermost frame of the program (``of`` is "program"), of a stack without one
+    the innermost frame of all ("library"). ``samples`` counts its samples,
+    ``threads`` their threads. ``idle_samples`` are those taken in idle time of a GPU on the thread
+    that was to launch the next work, ``idle_share`` their part of all such samples. Raises ValueError
+    with a message for the user for a part of the time.
+    """
+    if attributed.selection is not None:
+        raise ValueError(WHOLE)
+    chains = attributed.capture.chains
+    samples, nodes = chains.samples, chains.nodes
+    leaf = frames.ints(samples, "chain")
+    owner = np.append(user_frames(nodes), NONE)[leaf]
+    row, known = distinct_frames(nodes)
+    is_program = owner != NONE
+    code = np.append(row, len(known))[np.where(is_program, owner, leaf)]
+    group, first = number_groups(code, is_program.astype(np.int64))
+    size = len(first)
+    names = {
+        name: texts([*known[name], none])[code[first]]
+        for name, none in (("function", ""), ("source", NO_CHAIN))
+    }
+    is_idle = _is_idle(attributed, samples)
+    idle = counts(group[is_idle], size)
+    thread, _ = number_groups(*(frames.ints(samples, c) for c in ("report", "thread")))
+    _, pairs = number_groups(group, thread)
+    return pd.DataFrame(
+        {
+            **names,
+            "of": texts(("library", "program"))[is_program[first].astype(np.int64)],
+            "threads": counts(group[pairs], size),
+            "samples": counts(group, size),
+            "share": ratio(counts(group, size), len(samples)),
+            "idle_samples": idle,
+            "idle_share": ratio(idle, int(is_idle.sum())),
+        }
+    )
+
+
+def _is_idle(attributed: AttributedCapture, samples: pd.DataFrame) -> Flags:
+    """Return whether each sample was taken in idle time of a GPU, on the thread that it waited for."""
+    pieces = find_causes(attributed).pieces
+    time: Ints = frames.ints(samples, "time")
+    found = meetings(
+        stacks_of(attributed, samples), time, time + 1, (pieces.stack, pieces.start, pieces.end)
+    )
+    result = np.zeros(len(samples), bool)
+    result[found.interval] = True
+    return result

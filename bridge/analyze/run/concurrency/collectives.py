@@ -1,0 +1,231 @@
+"""Make the table of collectives: count, time, size, and the time spent waiting for other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.devices import KEY, Devices
+from bridge.analyze.core.groups import Floats, counts, highest, lowest, ratio, sums, texts, times
+from bridge.analyze.draw.tracks import rank_of
+from bridge.analyze.run.concurrency.clocks import Clocks, match_collectives, transfer_times
+from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
+from bridge.analyze.run.concurrency.overlap import exposed_times
+from bridge.importers import frames
+from bridge.importers.frames import key_codes
+from bridge.join.arrays import Flags, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
+from bridge.knowledge.hardware import catalogue
+
+# -- Arrival of ranks at collectives
+
+
+UNKNOWN = -1
+NO_ARRIVALS = {  # columns of a table without rows
+    "arrival_mean_ns": np.empty(0, np.float64),
+    "arrival_max_ns": np.empty(0, np.int64),
+    "last": texts([]),
+}
+
+
+def arrivals(
+    attributed: AttributedCapture,
+    calls: CommunicationCalls,
+    columns_of_calls: Sequence[Ints],
+    listed: Ints,
+    group: Ints,
+    names: Sequence[str],
+) -> dict[str, Ints | Floats | np.ndarray]:
+    """Return the columns of `NO_ARRIVALS` per group of the ``listed`` calls.
+
+    ``columns_of_calls`` are rank, stream, kind, start and time of all calls. The columns are the time from the
+    start of the first rank to that of the last, mean and maximum in ns, and the name of the rank
+    that came last most often. They are -1 and '' where a call of the group ran on one rank only, or
+    the clocks of the files are not comparable.
+    """
+    group_count = int(group.max(initial=UNKNOWN)) + 1
+    if not group_count:
+        return dict(NO_ARRIVALS)
+    rank, *rest = columns_of_calls
+    collective = match_collectives(rank, *rest[:3])
+    clocks, report = (
+        Clocks.of(attributed),
+        frames.ints(attributed.capture.activities, "report")[calls.row],
+    )
+    start = rest[2] + clocks.offset[report]
+    size = int(collective.max()) + 1
+    spread = highest(collective, start, size) - lowest(collective, start, size)
+    compare = _is_comparable(collective, report, clocks.exact, size)
+    _, first = number_groups(group, collective[listed])
+    group_of_collective, collective_of_row = group[first], collective[listed[first]]
+    is_known = (
+        lowest(group_of_collective, compare[collective_of_row].astype(np.int64), group_count) > 0
+    )
+    mean = ratio(
+        sums(group_of_collective, spread[collective_of_row], group_count),
+        counts(group_of_collective, group_count),
+    )
+    last_rank = _last_ranks(collective, start, rank, size)
+    return {
+        "arrival_mean_ns": np.where(is_known, mean, UNKNOWN),
+        "arrival_max_ns": np.where(
+            is_known, highest(group_of_collective, spread[collective_of_row], group_count), UNKNOWN
+        ),
+        "last": np.where(
+            is_known,
+            texts(names)[
+                _most_frequent(group_of_collective, last_rank[collective_of_row], group_count)
+            ],
+            "",
+        ),
+    }
+
+
+def _is_comparable(collective: Ints, report: Ints, exact: Flags, size: int) -> Flags:
+    """Return whether each collective ran on several ranks whose clocks are comparable."""
+    has_several = counts(collective, size) > 1
+    one_report = lowest(collective, report, size) == highest(collective, report, size)
+    all_exact = lowest(collective, exact[report].astype(np.int64), size) > 0
+    result: Flags = has_several & (one_report | all_exact)
+    return result
+
+
+def _last_ranks(collective: Ints, start: Ints, rank: Ints, size: int) -> Ints:
+    """Return the rank that came last to each collective, the lowest of several."""
+    is_last = start == highest(collective, start, size)[collective]
+    return lowest(collective[is_last], rank[is_last], size)
+
+
+def _most_frequent(group: Ints, rank: Ints, size: int) -> Ints:
+    """Return the most frequent rank of each group, the lowest of several."""
+    pair, first = number_groups(group, rank)
+    frequency, group_of_pair = counts(pair, len(first)), group[first]
+    is_most = frequency == highest(group_of_pair, frequency, size)[group_of_pair]
+    return lowest(group_of_pair[is_most], rank[first][is_most], size)
+
+
+# -- The table
+
+
+MEGA = 1_000  # 10**6 bytes in 10**9
+ALL = slice(None)
+NAMES = ("collective", "op", "dtype", "algorithm")
+
+
+def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> pd.DataFrame:
+    """Return one row per collective, op, type and algorithm of communication kernels.
+
+    Where NCCL's payloads tell the size of a message and the ranks of its communicator, rows of
+    different ones are apart, unless ``by_message`` is false. ``bytes`` and the bandwidths are -1
+    unless the size of every call is recorded. ``transfer_ns`` is the time of the same calls on the
+    rank that waited least, ``wait_ns`` the rest; both are -1 unless the calls can be matched across
+    ranks. ``straggler`` is the rank that waited least in total, for which the others waited.
+    `arrivals` describes the last three columns.
+    """
+    calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
+    keys = {name: getattr(calls, name) for name in NAMES}
+    codes = [pd.factorize(key)[0].astype(np.int64) for key in keys.values()]
+    sizes = {"message_bytes": calls.messages.bytes, "comm_ranks": calls.messages.ranks}
+    codes += sizes.values() if by_message else ()
+    columns_of_calls, ranks = call_columns(attributed, calls, devices), _ranks(attributed, devices)
+    transfer = transfer_times(*columns_of_calls)
+    listed = np.flatnonzero(attributed.counted[calls.row])
+    group, first = number_groups(*(code[listed] for code in codes))
+    rows, size, device = calls.row[listed], len(first), devices.gpu[calls.row[listed]]
+    time, transfer = attributed.duration[rows], transfer[listed]
+    total, transfer_total = sums(group, time, size), sums(group, transfer, size)
+    is_matched = lowest(group, transfer, size) >= 0
+    return pd.DataFrame(
+        {
+            **{name: texts(key[listed[first]]) for name, key in keys.items()},
+            **({name: size[listed[first]] for name, size in sizes.items()} if by_message else {}),
+            "ranks": counts(group[number_groups(group, device)[1]], size),
+            **times(group, time, size),
+            "exposed_ns": sums(group, exposed_times(attributed)[rows], size),
+            **_bandwidths(calls, listed, group, total, _links(attributed, rows)),
+            "transfer_ns": np.where(is_matched, transfer_total, UNKNOWN),
+            "wait_ns": np.where(is_matched, total - transfer_total, UNKNOWN),
+            "straggler": _stragglers(ranks, group, device, time - transfer, is_matched),
+            **arrivals(attributed, calls, columns_of_calls, listed, group, ranks),
+        }
+    )
+
+
+def waits(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the counted communication that is matched across ranks, and its waits in ns."""
+    calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
+    transfer = transfer_times(*call_columns(attributed, calls, devices))
+    is_known = attributed.counted[calls.row] & (transfer >= 0)
+    rows = calls.row[is_known]
+    return rows, attributed.duration[rows] - transfer[is_known]
+
+
+def _links(attributed: AttributedCapture, rows: Ints) -> Ints:
+    """Return the bandwidth of the link of each activity's GPU in 10**6 bytes per second, -1 if unknown."""
+    capture, known = attributed.capture, catalogue()
+    of_row, of_device = key_codes(
+        *(
+            [frames.ints(t, c)[r] for c in KEY]
+            for t, r in ((capture.activities, rows), (capture.devices, ALL))
+        )
+    )
+    limits = np.full(int(max(of_row.max(initial=0), of_device.max(initial=0))) + 1, UNKNOWN)
+    names = capture.devices["name"].astype(str).tolist()
+    limits[of_device] = [round(MEGA * known.link_gb_per_s(name)) or UNKNOWN for name in names]
+    result: Ints = limits[of_row]
+    return result
+
+
+def _bandwidths(
+    calls: CommunicationCalls, listed: Ints, group: Ints, total: Ints, link: Ints
+) -> dict[str, Ints | Floats]:
+    """Return bytes, algorithm and bus bandwidth in 10**9 bytes per second; -1 where unknown.
+
+    ``link`` is that of each call's GPU; a row of GPUs with different links has none.
+    """
+    group_count, moved_bytes, factor = len(total), calls.bytes[listed], calls.bus_factor[listed]
+    has_size = lowest(group, moved_bytes, group_count) >= 0
+    has_factor = np.minimum(np.bincount(group, factor < 0, minlength=group_count), 1) == 0
+    on_bus = np.bincount(group, moved_bytes * factor, minlength=group_count)
+    size = np.where(has_size, sums(group, moved_bytes, group_count), UNKNOWN)
+    time = np.maximum(total, 1)
+    bus = np.where(has_size & has_factor, on_bus / time, UNKNOWN)
+    low, high = (f(group, link, group_count) for f in (lowest, highest))
+    limit = np.where((low == high) & (low > 0), low / MEGA, UNKNOWN)
+    has_share = (limit > 0) & (bus >= 0)
+    return {
+        "bytes": size,
+        "gb_per_s": np.where(has_size, size / time, UNKNOWN),
+        "bus_gb_per_s": bus,
+        "link_gb_per_s": np.where(bus >= 0, limit, UNKNOWN),
+        "link_share": np.where(has_share, bus / np.where(has_share, limit, 1), UNKNOWN),
+    }
+
+
+def _stragglers(
+    ranks: list[str], group: Ints, rank: Ints, wait: Ints, matched: Flags
+) -> np.ndarray:
+    """Return the rank of each row that waited least in total, '' if unknown or not unique."""
+    pair, first = number_groups(group, rank)
+    total_wait, group_of_pair = sums(pair, wait, len(first)), group[first]
+    minimum = lowest(group_of_pair, total_wait, len(matched))
+    is_least = total_wait == minimum[group_of_pair]
+    is_unique = (
+        matched
+        & (counts(group_of_pair[is_least], len(matched)) == 1)
+        & (counts(group_of_pair, len(matched)) > 1)
+    )
+    result = np.zeros(len(matched), np.int64)
+    result[group_of_pair[is_least]] = rank[first[is_least]]
+    return np.where(is_unique, texts(ranks)[result], "") if len(matched) else texts([])
+
+
+def _ranks(attributed: AttributedCapture, devices: Devices) -> list[str]:
+    """Return the name of each GPU: the rank of its file if it is known and has a single GPU."""
+    lines = [rank_of(attributed.capture, file) for file in devices.report]
+    return [
+        name if rank is None or devices.report.count(file) > 1 else f"rank {rank}"
+        for name, file, rank in zip(devices.names, devices.report, lines, strict=True)
+    ]

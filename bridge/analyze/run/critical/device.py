@@ -1,0 +1,123 @@
+"""The points of devices: the begin and the end of each activity, and what it waits for before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import highest, lowest
+from bridge.analyze.core.kinds import is_communication
+from bridge.analyze.run.concurrency.clocks import JOINT, match_collectives
+from bridge.analyze.run.concurrency.kernels import parse_kernel
+from bridge.analyze.run.critical.waits import Waits
+from bridge.analyze.run.critical.work import Work
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+
+
+@dataclass(frozen=True)
+class DevicePoints:
+    """Points of all lanes, one after the other; after them those at which ranks met.
+
+    ``time``, ``chained`` and ``cross`` are as in `Graph`. ``start`` and ``end`` are the points of
+    each activity, by its place in `Work`; ``activity`` is the activity of each point, NONE where
+    ranks met.
+    """
+
+    time: Ints
+    chained: Flags
+    cross: Ints
+    start: Ints
+    end: Ints
+    activity: Ints
+
+    @classmethod
+    def of(cls, work: Work, waits: Waits) -> DevicePoints:
+        """Return the points of a capture; activities are not linked to their API calls yet."""
+        before, previous = work.before, np.arange(-1, len(work.row) - 1)
+        is_next = (before != NONE) & (before == previous)
+        activity, awaited = _further(work, waits, before, ~is_next)
+        size = np.bincount(activity, minlength=len(work.row)) + 2
+        end = np.cumsum(size) - 1
+        start = end - 1
+        points = int(size.sum())
+        owner = np.repeat(np.arange(len(size)), size)
+        chained = np.ones(points, bool)
+        chained[(end - size + 1)[~is_next]] = False
+        cross = np.full(points, NONE)
+        earlier = np.append(0, np.cumsum(size - 2))[activity]  # points of activities before
+        waiting = (end - size + 1)[activity] + np.arange(len(activity)) - earlier
+        cross[waiting] = end[awaited]
+        time = np.empty(points, np.int64)
+        time[start], time[end] = work.start, work.end
+        ended = work.end[awaited]
+        follows = is_next[activity]
+        ended[follows] = np.maximum(ended[follows], work.end[previous[activity[follows]]])
+        time[waiting] = ended
+        return _with_collectives(work, cls(time, chained, cross, start, end, owner))
+
+
+def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
+    """Return the points with those at which the ranks of each collective met."""
+    met, member = _collectives(work)
+    if not len(met):
+        return points
+    is_first = np.append(True, met[1:] != met[:-1])
+    last = np.append(is_first[1:], True)
+    hub = (len(points.time) + np.flatnonzero(last))[np.cumsum(is_first) - 1]
+    cross = np.concatenate((points.cross, points.start[member]))
+    cross[points.end[member]] = hub
+    return replace(
+        points,
+        time=np.concatenate((points.time, work.start[member])),
+        chained=np.concatenate((points.chained, ~is_first)),
+        cross=cross,
+        activity=np.concatenate((points.activity, np.full(len(member), NONE))),
+    )
+
+
+def _further(work: Work, waits: Waits, before: Ints, is_apart: Flags) -> tuple[Ints, Ints]:
+    """Return activities and what they wait for besides the activity right before them, by time.
+
+    ``is_apart`` is whether the activity that each one follows is not the one right before it.
+    """
+    apart = np.flatnonzero(is_apart & (before != NONE))
+    in_launch = work.before_in_launch
+    others = np.flatnonzero((in_launch != NONE) & (in_launch != before))
+    activity = np.concatenate((apart, others, waits.activity))
+    awaited = np.concatenate((before[apart], in_launch[others], waits.awaited))
+    order = order_by(activity, work.end[awaited], work.rank[awaited])
+    activity, awaited = activity[order], awaited[order]
+    is_new = np.ones(len(activity), bool)
+    is_new[1:] = (activity[1:] != activity[:-1]) | (awaited[1:] != awaited[:-1])
+    return activity[is_new], awaited[is_new]
+
+
+def _collectives(work: Work) -> tuple[Ints, Ints]:
+    """Return a number per collective of several ranks, and its activities by their start.
+
+    Only collectives count that no rank can leave before all have arrived, and of which all ranks
+    ran at one time.
+    """
+    attributed = work.attributed
+    row = np.flatnonzero(is_communication(attributed) & (work.place != NONE))
+    nothing = np.empty(0, np.int64)
+    if not len(row):
+        return nothing, nothing
+    place = work.place[row]
+    rank = Devices.of_report(attributed).gpu[row]
+    stream = work.lane[place]
+    kind = frames.codes(attributed.capture.activities["name"])[row]
+    collective = match_collectives(rank, stream, kind, work.start[place])
+    names = attributed.capture.activities["name"].cat.categories
+    is_joint = np.array([*(parse_kernel(name).collective in JOINT for name in names), False], bool)
+    size = int(collective.max()) + 1
+    first_end = lowest(collective, work.end[place], size)
+    last_start = highest(collective, work.start[place], size)
+    _, pairs = number_groups(collective, rank)
+    ranks = np.bincount(collective[pairs], minlength=size)
+    meets = is_joint[kind] & (last_start < first_end)[collective] & (ranks > 1)[collective]
+    order = order_by(collective[meets], work.start[place[meets]], work.rank[place[meets]])
+    return collective[meets][order], place[meets][order]

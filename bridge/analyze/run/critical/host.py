@@ -1,0 +1,275 @@
+"""The points of host threads: where API calls, ranges and calls of the operating system begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.analyze.run.causes.host_timeline import Cover, count_before
+from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
+from bridge.analyze.run.critical.handover import Handovers
+from bridge.analyze.run.critical.waits import Waits
+from bridge.analyze.run.critical.work import Work
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints, order_by, stable_order
+
+Rows = NDArray[np.int32]  # of a column with a row per point; half as large as `Ints`
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points of one sort, before all are sorted by thread and time."""
+
+    stack: Ints
+    time: Ints
+
+
+@dataclass(frozen=True)
+class HostPoints:
+    """Points of all threads, one thread after the other, in order of time.
+
+    ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
+    range, NONE for none; ``in_system`` is whether the thread is in a call of the operating system
+    then. ``launch`` and ``returned`` are the points of each API call from which on its activities
+    may begin, and at which it returns, NONE for calls of a thread that is not followed;
+    ``released`` are those at which the waits of `Waits` end. ``handed`` and ``begun``, ``done`` and
+    ``taken`` are points of each handover: at its start on both threads, the waiting one first, and
+    at its end on both, the working one first.
+    """
+
+    time: Ints
+    chained: Flags
+    call: Rows
+    node: Rows
+    in_system: Flags
+    launch: Ints
+    returned: Ints
+    released: Ints
+    handed: Ints
+    begun: Ints
+    done: Ints
+    taken: Ints
+
+    @classmethod
+    def of(cls, work: Work, waits: Waits) -> HostPoints:
+        """Return the points of a capture."""
+        nodes = _NodePoints.of(work, waits)
+        handovers = Handovers.of(work, *node_times(work))
+        followed = _followed_threads(work, waits)
+        calls = _CallPoints.of(work, waits, followed)
+        parts = (
+            _Points(handovers.working, handovers.start),
+            _Points(handovers.waiting, handovers.start),
+            calls.points,  # before ranges: no call is cut by a range that ends with it
+            *nodes.points,
+            *_system_points(work, handovers, followed),
+            _Points(handovers.working, handovers.end),
+            _Points(handovers.waiting, handovers.end),
+        )
+        sizes = np.cumsum([len(part.time) for part in parts])[:-1]
+        stack, time = (
+            np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time")
+        )
+        order = order_by(stack, time)
+        stack, time = stack[order], time[order]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        begun, handed, of_calls, ends, starts, closes, opens, done, taken = np.split(place, sizes)
+        chained = np.ones(len(order), bool)
+        chained[:1] = False
+        chained[1:] = stack[1:] == stack[:-1]
+        chained[begun] = False  # before, the thread waited for this work
+        return cls(
+            time=time,
+            chained=chained,
+            call=_open_calls(calls, of_calls, len(order)),
+            node=_latest(nodes.values, np.concatenate((ends, starts)), len(order)),
+            in_system=_in_system(opens, closes, len(order)),
+            launch=np.append(of_calls, NONE)[calls.launch],
+            returned=np.append(of_calls, NONE)[calls.returned],
+            released=of_calls[calls.released],
+            handed=handed,
+            begun=begun,
+            done=done,
+            taken=taken,
+        )
+
+
+def node_times(work: Work) -> tuple[Ints, Ints]:
+    """Return start and end of each node on the common clock."""
+    nesting = work.attributed.attribution.nesting
+    report = frames.ints(work.attributed.capture.ranges, "report")[nesting.range]
+    offset = work.offset[report]
+    return nesting.start + offset, nesting.end + offset
+
+
+@dataclass(frozen=True)
+class _NodePoints:
+    """Points at which nodes end, inner ones first, and at which they start, outer ones first.
+
+    ``values`` are the innermost nodes that are open after each of them, ends before starts.
+    """
+
+    points: tuple[_Points, _Points]
+    values: Ints
+
+    @classmethod
+    def of(cls, work: Work, waits: Waits) -> _NodePoints:
+        """Return the points of all nodes.
+
+        What begins or ends while a call waits for the device does so when the call returns, as the
+        wait counts for the node in which the call began.
+        """
+        nesting, (start, end) = work.attributed.attribution.nesting, node_times(work)
+        calls = np.flatnonzero(waits.waits)
+        spans = _Spans.of(
+            work.attributed.attribution.stack[calls], work.call_start[calls], work.call_end[calls]
+        )
+        start, end = (spans.end(nesting.stack, time) for time in (start, end))
+        node = np.flatnonzero(end > start)
+        ends = node[order_by(nesting.stack[node], end[node], -node)]
+        parent = nesting.parent[ends]
+        is_same = (parent != NONE) & (nesting.stack[parent] == nesting.stack[ends])
+        around = np.where(is_same, parent, NONE)
+        return cls(
+            (_Points(nesting.stack[ends], end[ends]), _Points(nesting.stack[node], start[node])),
+            np.concatenate((around, node)),
+        )
+
+
+@dataclass(frozen=True)
+class _CallPoints:
+    """Points of each API call, one after the other: its start, what it waits for, its end.
+
+    ``launch`` and ``returned`` are positions of each call, NONE for calls that are left out;
+    ``released`` are those at which the waits end, the last of a call at its end. ``call`` is the
+    call of each point, and ``change`` how many more calls are open after it.
+    """
+
+    points: _Points
+    call: Ints
+    change: Ints
+    launch: Ints
+    returned: Ints
+    released: Ints
+
+    @classmethod
+    def of(cls, work: Work, waits: Waits, followed: Ints) -> _CallPoints:
+        """Return the points of the ``followed`` threads, sorted by thread and call."""
+        stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
+        order = order_by(stack, start, end)
+        order = order[np.isin(stack[order], followed)]
+        count = np.bincount(waits.call, minlength=len(start))
+        size = (2 + np.maximum(count - 1, 0))[order]
+        returned, begun = np.full(len(start), NONE), np.full(len(start), NONE)
+        returned[order] = np.cumsum(size) - 1
+        begun[order] = returned[order] - size + 1
+        nth = np.arange(len(waits.call)) - np.append(0, np.cumsum(count))[waits.call]
+        released = begun[waits.call] + 1 + nth
+        time = np.empty(int(size.sum()), np.int64)
+        time[begun[order]] = start[order]
+        time[released] = np.maximum(start[waits.call], work.end[waits.released])
+        time[returned[order]] = end[order]
+        change = np.zeros(len(time), np.int64)
+        change[begun[order]], change[returned[order]] = 1, -1
+        launch = np.where(work.launched_at < end, begun, returned)
+        call = np.repeat(order, size)
+        return cls(_Points(stack[call], time), call, change, launch, returned, released)
+
+
+def _followed_threads(work: Work, waits: Waits) -> Ints:
+    """Return the stacks of the threads that the path may lead over.
+
+    A thread that has no ranges, issues no work and waits for none only looks on, as NCCL's watchdog
+    does. Without any other thread all are followed.
+    """
+    attribution = work.attributed.attribution
+    acts = np.unique(attribution.stack[work.issues | waits.waits])
+    followed: Ints = np.union1d(acts, np.unique(attribution.nesting.stack))
+    return followed if len(followed) else np.unique(attribution.stack)
+
+
+def _system_points(work: Work, handovers: Handovers, followed: Ints) -> tuple[_Points, _Points]:
+    """Return ends and starts of calls of the operating system on the ``followed`` threads.
+
+    The time within API calls, and that in which the thread waits for another one, is left out.
+    """
+    calls = work.attributed.capture.system_calls
+    if not len(calls):
+        nothing = np.empty(0, np.int64)
+        return _Points(nothing, nothing), _Points(nothing, nothing)
+    offset = work.offset[frames.ints(calls, "report")]
+    start, end = (frames.ints(calls, c) + offset for c in ("start", "end"))
+    stack = stacks_of(work.attributed, calls)
+    rows = outer_calls(stack, start, end)
+    rows = rows[np.isin(stack[rows], followed)]
+    stack, start, end = stack[rows], start[rows], end[rows]
+    spans = _Spans.of(
+        np.concatenate((work.attributed.attribution.stack, handovers.waiting)),
+        np.concatenate((work.call_start, handovers.start)),
+        np.concatenate((work.call_end, handovers.end)),
+    )
+    start, end = spans.end(stack, start), spans.begin(stack, end)
+    lasts = end > start
+    return _Points(stack[lasts], end[lasts]), _Points(stack[lasts], start[lasts])
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """Intervals of threads, which points may begin and end with but not lie within."""
+
+    cover: Cover
+
+    @classmethod
+    def of(cls, stack: Ints, start: Ints, end: Ints) -> _Spans:
+        """Return the union of intervals; those that only touch each other stay apart."""
+        return cls(Cover.of(stack, start, end - 1))
+
+    def begin(self, stack: Ints, time: Ints) -> Ints:
+        """Return each time, or the begin of the interval that it lies within."""
+        return self._moved(stack, time, self.cover.start)
+
+    def end(self, stack: Ints, time: Ints) -> Ints:
+        """Return each time, or the end of the interval that it lies within."""
+        return self._moved(stack, time, self.cover.end + 1)
+
+    def _moved(self, stack: Ints, time: Ints, to: Ints) -> Ints:
+        cover = self.cover
+        if not len(cover.stack):
+            return time
+        begun = count_before((cover.stack, cover.start), stack, time, "left")
+        ended = count_before((cover.stack, cover.end), stack, time, "left")
+        return np.where(begun > ended, to[begun - 1], time)
+
+
+def _latest(values: Ints, places: Ints, size: int) -> Rows:
+    """Return for each point the value at the last of ``places`` before it, NONE before the first."""
+    after = np.full(size, NONE, np.int32)
+    after[places] = values
+    last = np.zeros(size, np.int32)
+    last[places] = places
+    np.maximum.accumulate(last, out=last)
+    result = np.full(size, NONE, np.int32)
+    result[1:] = after[last[:-1]]
+    return result
+
+
+def _in_system(opens: Ints, closes: Ints, size: int) -> Flags:
+    """Return whether a call of the operating system is open right before each point."""
+    if not len(opens):
+        return np.zeros(size, bool)
+    is_open = np.repeat(np.array([1, 0]), [len(opens), len(closes)])
+    result: Flags = _latest(is_open, np.concatenate((opens, closes)), size) == 1
+    return result
+
+
+def _open_calls(calls: _CallPoints, places: Ints, size: int) -> Rows:
+    """Return the outermost API call that is open right before each point, or NONE."""
+    order = stable_order(places)
+    change = calls.change[order]
+    depth = np.cumsum(change)
+    is_edge = ((depth == 1) & (change > 0)) | (depth == 0)
+    values = np.where(depth == 0, NONE, calls.call[order])
+    return _latest(values[is_edge], places[order[is_edge]], size)

@@ -1,0 +1,309 @@
+"""The graph of a run, what each of its delays is, and the critical path through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.analyze.core.kinds import is_communication
+from bridge.analyze.run.critical.device import DevicePoints
+from bridge.analyze.run.critical.graph import Graph
+from bridge.analyze.run.critical.host import HostPoints
+from bridge.analyze.run.critical.retiming import Retiming
+from bridge.analyze.run.critical.waits import Waits
+from bridge.analyze.run.critical.work import Work
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Ints
+from bridge.join.attributed import AttributedCapture, once
+
+KINDS = (
+    KERNEL,
+    COLLECTIVE,
+    MEMCPY,
+    MEMSET,
+    GRAPH,
+    GAP,
+    LATENCY,
+    SYNC,
+    API,
+    SYSTEM,
+    HOST,
+    UNKNOWN,
+) = (
+    "kernel",
+    "collective",
+    "memcpy",
+    "memset",
+    "graph",
+    "device gap",
+    "launch latency",
+    "synchronization",
+    "API call",
+    "OS call",
+    "host code",
+    "unknown",
+)
+KIND = {name: number for number, name in enumerate(KINDS)}
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements of the critical path in order of time: each begins where the one before ends.
+
+    ``kind`` is a position in `KINDS`, ``name`` one in `Run.names`, NONE for no name. ``activity``
+    is a row of activities, ``call`` one of API calls, ``node`` a node of the nesting; NONE where an
+    element is none.
+    """
+
+    kind: Ints
+    name: Ints
+    start: Ints
+    end: Ints
+    activity: Ints
+    call: Ints
+    node: Ints
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, or the part of it that is counted, from ``first`` to ``last`` in ns.
+
+    Points of devices come first in the graph, then those of the host, from ``hosts`` on.
+    """
+
+    work: Work
+    waits: Waits
+    graph: Graph
+    device: DevicePoints
+    host: HostPoints
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> Run:
+        """Return the run of a capture. Raises ValueError if clocks of several files differ."""
+        return _run(attributed)
+
+    def __len__(self) -> int:
+        return len(self.graph)
+
+    @property
+    def span(self) -> int:
+        """The length of the run in ns."""
+        return self.last - self.first
+
+    @property
+    def hosts(self) -> int:
+        """The first point of the host."""
+        return len(self.device.time)
+
+    @cached_property
+    def end_point(self) -> int:
+        """The point at which the run ends; of several one of a device."""
+        return int(np.argmax(self.graph.time == self.last))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of elements: ops, then names of activities, then those of API calls."""
+        attributed = self.work.attributed
+        named = attributed.activity_name.cat.categories
+        calls = attributed.capture.launches["name"].cat.categories
+        return [*attributed.ops, *map(str, named), *map(str, calls), ""]
+
+    # -- What the delay before each point is
+
+    def kind_of(self, points: Ints) -> Ints:
+        """Return the kind of the delay before each point."""
+        result = np.empty(len(points), np.int64)
+        is_device = points < self.hosts
+        result[is_device] = self._device_kind(points[is_device])
+        result[~is_device] = self._host_kind(points[~is_device] - self.hosts)
+        return result
+
+    def _device_kind(self, points: Ints) -> Ints:
+        activity = self.device.activity[points]
+        of_activity = np.append(self._activity_kind, KIND[GAP])[activity]
+        is_end = points == np.append(self.device.end, NONE)[activity]
+        waits = np.where(self.graph.by_cross[points], KIND[LATENCY], KIND[GAP])
+        is_start = points == np.append(self.device.start, NONE)[activity]
+        waits = np.where(is_start, waits, KIND[GAP])
+        return np.where(is_end, of_activity, waits)
+
+    @cached_property
+    def _activity_kind(self) -> Ints:
+        """The kind of each activity, by its place."""
+        attributed = self.work.attributed
+        code = frames.codes(attributed.capture.activities["kind"])[self.work.row]
+        kinds = np.array([*(KIND[name] for name in frames.ACTIVITY_KINDS), KIND[KERNEL]])[code]
+        kinds[is_communication(attributed)[self.work.row]] = KIND[COLLECTIVE]
+        return kinds
+
+    def _host_kind(self, points: Ints) -> Ints:
+        call = self.host.call[points]
+        of_call = np.where(np.append(self.waits.waits, False)[call], KIND[SYNC], KIND[API])
+        outside = np.where(self.host.in_system[points], KIND[SYSTEM], KIND[HOST])
+        return np.where(call == NONE, outside, of_call)
+
+    def name_of(self, points: Ints) -> Ints:
+        """Return the name of the delay before each point: its op, else its kernel or API call."""
+        attributed = self.work.attributed
+        result = np.empty(len(points), np.int64)
+        is_device = points < self.hosts
+        row = np.append(self.work.row, NONE)[self.device.activity[points[is_device]]]
+        named = attributed.activity_name
+        ops, activities = len(attributed.ops), len(named.cat.categories)
+        node = np.append(attributed.attribution.node, NONE)[row]  # also of what is not counted
+        op = np.append(attributed.node_op, NONE)[node]
+        name = np.append(frames.codes(named), NONE)[row]
+        result[is_device] = np.where(op != NONE, op, np.where(name == NONE, NONE, ops + name))
+        here = points[~is_device] - self.hosts
+        op = np.append(attributed.node_op, NONE)[self.host.node[here]]
+        call = np.append(frames.codes(attributed.capture.launches["name"]), NONE)[
+            self.host.call[here]
+        ]
+        call = np.where(call == NONE, NONE, ops + activities + call)
+        result[~is_device] = np.where(op != NONE, op, call)
+        return result
+
+    # -- The path
+
+    @cached_property
+    def path(self) -> Ints:
+        """The points of the critical path with a delay, in order of time."""
+        if not len(self):
+            return np.empty(0, np.int64)
+        points = self.graph.path(self.end_point)[::-1]
+        counts = (self.graph.delay[points] > 0) & (self.graph.time[points] > self.first)
+        return points[counts]
+
+    @cached_property
+    def elements(self) -> Elements:
+        """The elements of the critical path; they cover the time from ``first`` to ``last``."""
+        points, time = self.path, self.graph.time
+        start = np.maximum(time[points] - self.graph.delay[points], self.first)
+        kind, name = self.kind_of(points), self.name_of(points)
+        is_device = points < self.hosts
+        activity = np.append(self.work.row, NONE)[
+            np.append(self.device.activity, NONE)[np.where(is_device, points, NONE)]
+        ]
+        call, node = (
+            np.append(column, NONE)[np.where(is_device, NONE, points - self.hosts)]
+            for column in (self.host.call, self.host.node)
+        )
+        columns = (kind, name, activity, call, node)
+        edges = _edges(*columns, thread=_threads(self, points))
+        first, last = edges[:-1], edges[1:] - 1
+        begun = np.append(start[first], self.last)
+        unknown = begun[0] > self.first
+        head = [np.array([value][: int(unknown)], np.int64) for value in (KIND[UNKNOWN], NONE)]
+        kind, name, activity, call, node = (
+            np.concatenate((head[int(n > 0)], column[first])) for n, column in enumerate(columns)
+        )
+        starts = np.append(np.array([self.first][: int(unknown)], np.int64), start[first])
+        ends = np.append(np.array([begun[0]][: int(unknown)], np.int64), time[points[last]])
+        return Elements(kind, name, starts, ends, activity, call, node)
+
+    @cached_property
+    def retiming(self) -> Retiming:
+        """The graph for other delays than the recorded ones."""
+        return Retiming.of(self.graph, self.last)
+
+    def points_of(self, kind: int, name: int) -> Ints:
+        """Return the points before which the delay is of a kind and a name."""
+        is_device = kind <= KIND[LATENCY]
+        labels = self._device_labels if is_device else self._host_labels
+        points = np.flatnonzero(labels == kind * len(self.names) + name % len(self.names))
+        return points if is_device else points + self.hosts
+
+    @cached_property
+    def _device_labels(self) -> NDArray[np.int32]:
+        return self._labels(np.arange(self.hosts))
+
+    @cached_property
+    def _host_labels(self) -> NDArray[np.int32]:
+        return self._labels(np.arange(self.hosts, len(self.graph)))
+
+    def _labels(self, points: Ints) -> NDArray[np.int32]:
+        """Return kind and name of the delay before each point as one number."""
+        size = len(self.names)
+        labels = self.kind_of(points) * size + self.name_of(points) % size  # "" is the last name
+        return labels.astype(np.int32)
+
+    def span_without(self, points: Ints) -> int:
+        """Return the length of the run in ns without the delay before these points, NONE if unknown."""
+        saved = np.minimum(self.graph.delay[points], self.graph.time[points] - self.first)
+        counts = saved > 0
+        end = self.retiming.end_without(points[counts], saved[counts])
+        return NONE if end == NONE else self.span - (self.last - end)
+
+
+def _threads(run: Run, points: Ints) -> Ints:
+    """Return a code for the thread of each point, NONE on a device."""
+    is_device = points < run.hosts
+    code = np.append(np.cumsum(~run.host.chained), NONE)
+    return code[np.where(is_device, NONE, points - run.hosts)]
+
+
+def _edges(*columns: Ints, thread: Ints) -> Ints:
+    """Return where each element begins among points, then their number.
+
+    Points of one thread in a row belong to one element if all columns are equal; a point of a
+    device is always an element of its own.
+    """
+    if not len(thread):
+        return np.zeros(1, np.int64)
+    is_new = np.ones(len(thread), bool)
+    is_new[1:] = (thread[1:] != thread[:-1]) | (thread[1:] == NONE)
+    for column in columns:
+        is_new[1:] |= column[1:] != column[:-1]
+    result: Ints = np.append(np.flatnonzero(is_new), len(thread))
+    return result
+
+
+@once
+def _run(attributed: AttributedCapture) -> Run:
+    work = Work.of(attributed)
+    waits = Waits.of(work)
+    device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
+    graph = _linked(work, waits, device, host)
+    first, last = _hull(work, host)
+    return Run(work, waits, graph, device, host, first, last)
+
+
+def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) -> Graph:
+    """Return the graph with the links between devices and the host."""
+    hosts = len(device.time)
+    cross = np.concatenate((device.cross, np.full(len(host.time), NONE)))
+    launched = np.flatnonzero(work.launch != NONE)
+    at = work.launched_at[work.launch[launched]] if len(launched) else launched
+    launched = launched[at <= work.start[launched]]
+    cross[device.start[launched]] = hosts + host.launch[work.launch[launched]]
+    cross[hosts + host.released] = device.end[waits.released]
+    cross[hosts + host.begun] = hosts + host.handed
+    cross[hosts + host.taken] = hosts + host.done
+    return Graph(
+        np.concatenate((device.time, host.time)),
+        np.concatenate((device.chained, host.chained)),
+        cross,
+    )
+
+
+def _hull(work: Work, host: HostPoints) -> tuple[int, int]:
+    """Return the first start and the last end of all counted ranges, API calls and activities."""
+    attributed = work.attributed
+    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
+    shift = work.offset[frames.ints(ranges, "report")[nesting.range]]
+    nodes, calls = attributed.listed, attributed.accounted_launches & (host.returned != NONE)
+    activities = attributed.accounted[work.row]
+    starts = (
+        (nesting.start + shift)[nodes],
+        work.call_start[calls],
+        work.start[activities],
+    )
+    ends = ((nesting.end + shift)[nodes], work.call_end[calls], work.end[activities])
+    if not sum(map(len, starts)):
+        return 0, 0
+    return int(np.concatenate(starts).min()), int(np.concatenate(ends).max())

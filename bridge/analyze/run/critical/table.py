@@ -1,0 +1,52 @@
+"""The table of the critical path: time per op and kind, and how long the run takes without each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.groups import counts, ratio, sums, texts
+from bridge.analyze.run.critical.run import KIND, KINDS, UNKNOWN, Run
+from bridge.join.arrays import NONE, Ints, number_groups, order_by
+from bridge.join.attributed import AttributedCapture
+
+RETIMED = 10  # rows, the largest, of which the run is computed without them
+
+
+def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per op and kind of the elements of the critical path.
+
+    ``time_ns`` of all rows adds up to the length of the run. ``without_ns`` is the length of the
+    run if no element of this op and kind took time, on the path or beside it, and ``saves_ns`` the
+    difference; -1 for rows after the largest `RETIMED`, and where it is unknown. The attribute
+    ``run_ns`` of the table is the length of the run. Raises ValueError if the clocks of several files differ.
+    """
+    run = Run.of(attributed)
+    elements = run.elements
+    group, rows = number_groups(elements.kind, elements.name)
+    time = sums(group, elements.end - elements.start, len(rows))
+    kind, name = elements.kind[rows], elements.name[rows]
+    without = _without(run, kind, name, time)
+    table = pd.DataFrame(
+        {
+            "op": texts(run.names if len(run) else [""])[name],
+            "kind": texts(KINDS)[kind],
+            "count": counts(group, len(rows)),
+            "time_ns": time,
+            "share": ratio(time, run.span),
+            "without_ns": without,
+            "saves_ns": np.where(without == NONE, NONE, run.span - without),
+        }
+    )
+    table.attrs["run_ns"] = run.span
+    return table
+
+
+def _without(run: Run, kind: Ints, name: Ints, time: Ints) -> Ints:
+    """Return the length of the run without each of the largest rows, NONE for the others."""
+    result = np.full(len(time), NONE)
+    known = np.flatnonzero(kind != KIND[UNKNOWN])
+    largest = known[order_by(-time[known], kind[known], name[known])][:RETIMED]
+    for row in largest.tolist():
+        result[row] = run.span_without(run.points_of(int(kind[row]), int(name[row])))
+    return result

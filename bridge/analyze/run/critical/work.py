@@ -1,0 +1,168 @@
+"""What is known of the activities and API calls before a graph is made of them: order, lanes, times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bridge.analyze.run.causes.host_timeline import call_ends
+from bridge.analyze.run.concurrency.clocks import Clocks
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.attributed import AttributedCapture
+from bridge.join.attribution import INVALID_TIME
+
+LANE = ("report", "process", "device", "context", "stream")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Activities with valid times in the order of their lanes, and API calls, on one clock.
+
+    ``row`` are rows of activities, sorted by ``lane`` (a stream of a context), start and end; all
+    other columns of activities are in this order. ``rank`` is the place of each by start, end and
+    row over all lanes. ``launch`` is a row of API calls, or NONE. ``offset`` has been added to the
+    times of each file.
+    """
+
+    attributed: AttributedCapture
+    offset: Ints
+    row: Ints
+    lane: Ints
+    start: Ints
+    end: Ints
+    rank: Ints
+    launch: Ints
+    call_start: Ints
+    call_end: Ints
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> Work:
+        """Return the work of a capture. Raises ValueError if clocks of several files differ."""
+        activities = attributed.capture.activities
+        offset = _offsets(attributed)
+        start = frames.ints(activities, "start") + offset[frames.ints(activities, "report")]
+        end = start + attributed.duration
+        row = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
+        lane, _ = number_groups(*(frames.ints(activities, c) for c in LANE))
+        by_time = row[order_by(start[row], end[row])]
+        order = by_time[order_by(lane[by_time])]
+        rank = np.empty(len(start), np.int64)
+        rank[by_time] = np.arange(len(by_time))
+        calls = attributed.capture.launches
+        shift = offset[frames.ints(calls, "report")]
+        return cls(
+            attributed=attributed,
+            offset=offset,
+            row=order,
+            lane=lane[order],
+            start=start[order],
+            end=end[order],
+            rank=rank[order],
+            launch=attributed.attribution.launch[order],
+            call_start=frames.ints(calls, "start") + shift,
+            call_end=call_ends(attributed) + shift,
+        )
+
+    @cached_property
+    def place(self) -> Ints:
+        """The place of each activity of the capture in this order, NONE for invalid times."""
+        result = np.full(len(self.attributed.capture.activities), NONE)
+        result[self.row] = np.arange(len(self.row))
+        return result
+
+    @cached_property
+    def issued(self) -> Ints:
+        """When each activity was issued: the start of its API call, or its own without a call."""
+        return np.where(self.launch == NONE, self.start, np.append(self.call_start, 0)[self.launch])
+
+    @cached_property
+    def issues(self) -> Flags:
+        """Whether each API call issued an activity."""
+        result = np.zeros(len(self.call_start), bool)
+        result[self.launch[self.launch != NONE]] = True
+        return result
+
+    @cached_property
+    def launched_at(self) -> Ints:
+        """From when on the activities of each API call may begin: its end.
+
+        If one of them begins before the end, it is the start of the call.
+        """
+        has_call = np.flatnonzero(self.launch != NONE)
+        call = self.launch[has_call]
+        result = self.call_end.copy()
+        early = call[self.start[has_call] < self.call_end[call]]
+        result[early] = self.call_start[early]
+        return result
+
+    def column(self, name: str) -> Ints:
+        """Return an integer column of the frame `activities` in this order."""
+        return frames.ints(self.attributed.capture.activities, name)[self.row]
+
+    @cached_property
+    def before(self) -> Ints:
+        """The activity of the same lane that ended last before each one began, or NONE."""
+        if _follow_each_other(self.lane, self.start, self.end):
+            before = np.arange(-1, len(self.lane) - 1)
+            before[1:][self.lane[1:] != self.lane[:-1]] = NONE
+            return before
+        return last_ended(self, self.lane)
+
+    @cached_property
+    def before_in_launch(self) -> Ints:
+        """The activity of the same API call that ended last before each one began, or NONE.
+
+        A launch of a CUDA graph issues many activities, on any stream.
+        """
+        several = np.bincount(self.launch[self.launch != NONE]) > 1
+        is_one_of_many = np.append(several, False)[self.launch] & (self.launch != NONE)
+        rows = np.flatnonzero(is_one_of_many)
+        result = np.full(len(self.launch), NONE)
+        if len(rows):
+            result[rows] = last_ended(self, self.launch, rows)
+        return result
+
+
+def _offsets(attributed: AttributedCapture) -> Ints:
+    """Return what is added to the times of each file."""
+    capture = attributed.capture
+    tables = (capture.activities, capture.launches, capture.ranges)
+    used = np.unique(np.concatenate([np.unique(frames.ints(t, "report")) for t in tables]))
+    if len(used) <= 1:
+        return np.zeros(len(capture.facts), np.int64)
+    clocks = Clocks.of(attributed)
+    if not clocks.exact[used].all():
+        name = capture.source[int(used[~clocks.exact[used]][0])]
+        raise ValueError(
+            f"the critical path needs one clock, and that of {name} is not aligned with the others"
+            " by collectives: ask for the path of one report"
+        )
+    return clocks.offset
+
+
+def _follow_each_other(lane: Ints, start: Ints, end: Ints) -> bool:
+    return bool(((lane[1:] != lane[:-1]) | (start[1:] >= end[:-1])).all())
+
+
+def last_ended(work: Work, group: Ints, rows: Ints | None = None) -> Ints:
+    """Return the activity of the same group that ended last before each of ``rows`` began, or NONE."""
+    rows = np.arange(len(group)) if rows is None else rows
+    by_end = rows[order_by(group[rows], work.end[rows], work.rank[rows])]
+    by_start = rows[order_by(group[rows], work.start[rows], work.rank[rows])]
+    # A merge of both orders: ends come before the starts that they are not later than.
+    keys = np.concatenate((by_end, by_start))
+    time = np.concatenate((work.end[by_end], work.start[by_start]))
+    is_start = np.repeat(np.array([0, 1]), len(rows))  # by rank, no activity ends before it begins
+    order = order_by(group[keys], time, work.rank[keys], -is_start)
+    ended = np.where(is_start[order] == 0, np.arange(len(order)), NONE)
+    latest = np.maximum.accumulate(ended) if len(ended) else ended
+    starts = is_start[order] == 1
+    activity, candidate = keys[order[starts]], latest[starts]
+    before = np.where(candidate == NONE, NONE, keys[order[candidate]])
+    is_same = (before != NONE) & (group[before] == group[activity])
+    result = np.full(len(group), NONE)
+    result[activity] = np.where(is_same, before, NONE)
+    return result[rows]

@@ -6,7 +6,7 @@ import json
 import pytest
 from command import assert_misused, assert_refused, bridge
 
-from bridge.analyze.draw.tracks import rank_of
+from bridge.analyze.run.ranks.members import rank_of
 from bridge.cli import demo_report
 from bridge.importers.capture import Facts
 

@@ -10,10 +10,9 @@ import pandas as pd
 
 from bridge.analyze.core.calltree import self_times
 from bridge.analyze.core.catalog.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
-from bridge.analyze.core.totals import Totals
+from bridge.analyze.core.totals import Totals, call_time
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.ranks.members import Home
-from bridge.analyze.tables.activity_metrics import call_time
 from bridge.analyze.tables.build import making
 from bridge.analyze.tables.statistics import TIMES
 from bridge.importers import frames

@@ -16,11 +16,11 @@ import pandas as pd
 from sqlite_utils import Database
 
 from bridge.analyze.checks.summary import Summary
-from bridge.analyze.core.catalog.lookup import columns_of, labels_of, layout, nothing
+from bridge.analyze.core.catalog.lookup import column_meant, columns_of, labels_of, layout, nothing
 from bridge.analyze.core.cycles import ActiveCycles
 from bridge.analyze.core.totals import Totals, add_totals
 from bridge.analyze.run.gpu_use import Use
-from bridge.analyze.tables.request import TableRequest, column_meant
+from bridge.analyze.tables.request import TableRequest
 from bridge.importers.capture import NSIGHT_COMPUTE
 from bridge.package import VERSION
 from bridge.scale.aggregates import Aggregates

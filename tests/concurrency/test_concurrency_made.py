@@ -11,9 +11,11 @@ from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs, report_of
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.run.concurrency import by_collective, by_device, exposure
+from bridge.analyze.cost.occupancy import occupancy, sm_efficiency
 from bridge.analyze.run.concurrency.clocks import transfer_times
-from bridge.analyze.run.concurrency.overlap import occupancy, sm_efficiency
+from bridge.analyze.run.concurrency.collectives import by_collective
+from bridge.analyze.run.concurrency.overlap import exposure
+from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture

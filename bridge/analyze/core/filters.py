@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from bridge.analyze.tables.request import column_meant
+from bridge.analyze.core.catalog.lookup import column_meant
 from bridge.knowledge.abbreviations import abbreviation
 from bridge.knowledge.expressions import Expression
 from bridge.knowledge.suggestions import unknown_name

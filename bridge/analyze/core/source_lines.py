@@ -14,7 +14,7 @@ import pandas as pd
 
 from bridge.analyze.core.call_details import call_stacks
 from bridge.analyze.core.groups import counts, ratio, sums, texts
-from bridge.analyze.tables.activity_metrics import call_time
+from bridge.analyze.core.totals import call_time
 from bridge.importers import frames
 from bridge.importers.call_chains import Frame, node_frame, nodes_of, python_frame, tree
 from bridge.importers.frames import key_codes
@@ -44,7 +44,7 @@ PYTHON_FUNCTION = (
 
 @dataclass(frozen=True)
 class CallTree:
-    """Call stacks as a tree: ``nodes`` as in `bridge.importers.call_chains`, and the innermost node of each API call."""
+    """Call stacks as a tree: ``nodes`` as in `bridge.importers.call_chains`; the innermost node of each API call."""
 
     nodes: pd.DataFrame
     leaf: Ints

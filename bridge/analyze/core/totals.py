@@ -9,7 +9,7 @@ import numpy as np
 
 from bridge.analyze.core.groups import counts, sums
 from bridge.importers import frames
-from bridge.join.arrays import Flags
+from bridge.join.arrays import Flags, Ints
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, OF_ANOTHER_THREAD, REASONS
 
@@ -88,3 +88,10 @@ def _totals_of(attributed: AttributedCapture, mask: Flags) -> Totals:
     if n := int(np.count_nonzero(adopted)):
         result["adopted"] = Share(activities=n, gpu_ns=int(attributed.duration[adopted].sum()))
     return result
+
+
+def call_time(attributed: AttributedCapture) -> Ints:
+    """Return the time of each API call in ns; 0 for a call that ends before it starts."""
+    launches = attributed.capture.launches
+    length: Ints = np.maximum(frames.ints(launches, "end") - frames.ints(launches, "start"), 0)
+    return length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import Floats
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
 # The limits and units of NVIDIA's cuda_occupancy.h (CUDA 13).
@@ -137,3 +138,75 @@ def _round_up(value: Ints, unit: int | Ints) -> Ints:
 def _product(sizes: NDArray[np.int64]) -> Ints:
     product: Ints = np.prod(np.maximum(sizes, 1), axis=0)
     return product
+
+
+# -- Use of multiprocessors, estimated like in the PyTorch plugin of TensorBoard
+
+
+UNKNOWN = -1.0
+ESTIMATES = ("sm_efficiency", "occupancy")
+
+
+def sm_estimates(
+    attributed: AttributedCapture, rows: Ints, device: Ints, span: Ints
+) -> dict[str, Floats]:
+    """Return ``sm_efficiency`` and ``occupancy`` of each GPU.
+
+    ``rows`` are activities and ``device`` is the GPU of each; ``span`` is the span of each GPU in
+    ns.
+    """
+    grid, multiprocessors = (
+        frames.ints(table, c)
+        for table, c in (
+            (attributed.capture.activities, "grid_x"),
+            (attributed.capture.devices, "sm_count"),
+        )
+    )
+    if not ((grid > 0).any() and (multiprocessors > 0).any()):
+        return {name: np.full(len(span), UNKNOWN) for name in ESTIMATES}
+    estimate = Occupancy.of(attributed)
+    start, end = frames.ints(attributed.capture.activities, "start")[rows], attributed.end[rows]
+    blocks, percent = estimate.blocks_per_sm[rows], estimate.percent[rows]
+    result = (
+        sm_efficiency(device, start, end, blocks, span),
+        occupancy(device, end - start, percent, len(span)),
+    )
+    return dict(zip(ESTIMATES, result, strict=True))
+
+
+def sm_efficiency(device: Ints, start: Ints, end: Ints, blocks: Floats, span: Ints) -> Floats:
+    """Return the fraction of each GPU's multiprocessors that had a block, averaged over its span.
+
+    At each instant the ``blocks`` per multiprocessor of all running kernels are added up, to 1 at
+    most. The result is -1 where no kernel's blocks are known.
+    """
+    rows_known = np.flatnonzero(blocks > 0)
+    device, start, end = device[rows_known], start[rows_known], end[rows_known]
+    blocks = np.minimum(blocks[rows_known], 1)  # one block per multiprocessor fills it
+    result = np.full(len(span), UNKNOWN)
+    time, change = np.concatenate((start, end)), np.concatenate((blocks, -blocks))
+    gpus = np.concatenate((device, device))
+    order = order_by(gpus, time)
+    gpus, time, running = gpus[order], time[order], np.cumsum(change[order])
+    for first, last in pairwise(run_edges(gpus).tolist()):  # one iteration per GPU
+        number = int(gpus[first])
+        busy_share = np.minimum(running[first : last - 1] - (running[first - 1] if first else 0), 1)
+        # One after the other: in which order `sum` adds differs between versions of NumPy.
+        total = float(np.cumsum(busy_share * np.diff(time[first:last]))[-1])
+        result[number] = total / max(1, int(span[number]))
+    return result
+
+
+def occupancy(device: Ints, time: Ints, occupancy_percent: Floats, size: int) -> Floats:
+    """Return the occupancy of each GPU as a fraction: the mean over its kernels, weighted by time.
+
+    The result is -1 where no kernel's occupancy is known.
+    """
+    rows_known = np.flatnonzero(occupancy_percent >= 0)
+    weights = time[rows_known].astype(np.float64)
+    weight = np.bincount(device[rows_known], weights, minlength=size)
+    part = np.bincount(
+        device[rows_known], weights * occupancy_percent[rows_known] / 100, minlength=size
+    )
+    mean: Floats = np.divide(part, weight, out=np.full(size, UNKNOWN), where=weight > 0)
+    return mean

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bridge.analyze.core.devices import gpu_names
 from bridge.analyze.run.ranks import Ranks
-from bridge.analyze.run.ranks.members import PLACE, ranks_of_file
+from bridge.analyze.run.ranks.members import PLACE
 from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.join.arrays import (
@@ -261,12 +261,6 @@ def _rank_texts(capture: Capture) -> dict[tuple[int, int], str]:
             rank if process_member.rank != NONE else ""
         ) + host
     return result
-
-
-def rank_of(capture: Capture, nth: int) -> int | None:
-    """Return the rank of a file as a whole, see docs/ranks.md; None if it is unknown."""
-    result = ranks_of_file(capture.facts[nth], capture.source[nth])
-    return result[0][0] if result else None
 
 
 def _names(table: pd.DataFrame, *keys: str) -> dict[tuple[int, ...], str]:

@@ -16,7 +16,6 @@ import pandas as pd
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.core.kinds import is_communication, is_data_loading
 from bridge.analyze.core.names import file_names
-from bridge.analyze.cost.flops import Costs, step_costs
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
@@ -25,9 +24,7 @@ from bridge.join.families import Families
 from bridge.join.steps import FOUND, Steps
 
 
-def by_step(
-    attributed: AttributedCapture, costs: Costs | None = None, *, needs_costs: bool = False
-) -> pd.DataFrame:
+def by_step(attributed: AttributedCapture) -> pd.DataFrame:
     """Return one row per step of each process, in order of time.
 
     ``wall_ns`` is the time from ``start_ns`` to the end of the last work launched in the step; a
@@ -37,18 +34,13 @@ def by_step(
     add up to it; of several roles at one instant the first of `ROLES` counts. ``between_ns`` is the
     time since the step before. ``activities`` and ``gpu_ns`` are those of the work launched in the
     step, whenever it ran. ``change`` is relative to the median of the steps after warm-up. With a
-    selection of time, only steps with selected ranges or work are listed. ``needs_costs`` adds the
-    columns of `step_costs`; ``costs`` says how FLOPs are counted, by default as ``Costs()``.
+    selection of time, only steps with selected ranges or work are listed.
     """
-    table = _all_steps(attributed)
-    if needs_costs:
-        walls = table["wall_ns"].to_numpy()
-        table = table.assign(**step_costs(attributed, walls, costs or Costs()))
-    return table[_is_counted(attributed)].reset_index(drop=True)
+    return all_steps(attributed)[is_counted(attributed)].reset_index(drop=True)
 
 
 @once
-def _all_steps(attributed: AttributedCapture) -> pd.DataFrame:
+def all_steps(attributed: AttributedCapture) -> pd.DataFrame:
     """Return the table of steps, the ones that are not counted included."""
     steps, walls = attributed.iterations, Walls.of(attributed)
     step, size = attributed.activity_iteration, len(attributed.iterations)
@@ -122,7 +114,7 @@ def _common_name(names: Iterable[str]) -> str:
     return families.text[0] if is_one else distinct[0]
 
 
-def _is_counted(attributed: AttributedCapture) -> Flags:
+def is_counted(attributed: AttributedCapture) -> Flags:
     """Return whether the range of each step is selected, or for a step without one its work."""
     steps = attributed.iterations
     if attributed.selection is None:
@@ -465,7 +457,7 @@ def iteration_times(attributed: AttributedCapture) -> Ints:
             "state": judge_steps(steps, walls.length)[1],
         }
     )
-    is_selected = _is_counted(attributed)
+    is_selected = is_counted(attributed)
     result = [np.empty(0, np.int64)]
     for first, last in steps.by_loop():
         of_loop = table[first:last][is_selected[first:last]].sort_values("step")

@@ -22,6 +22,7 @@ from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.core.kinds import tensor_core_times
 from bridge.analyze.core.names import name_codes
+from bridge.analyze.core.totals import call_time
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (
     TIMES,
@@ -177,13 +178,6 @@ class CallGroups:
     def time(self) -> Ints:
         """The time of each call on the host, in ns; 0 for a call that ends before it starts."""
         return call_time(self.attributed)[self.rows]
-
-
-def call_time(attributed: AttributedCapture) -> Ints:
-    """Return the time of each API call in ns; 0 for a call that ends before it starts."""
-    launches = attributed.capture.launches
-    length: Ints = np.maximum(frames.ints(launches, "end") - frames.ints(launches, "start"), 0)
-    return length
 
 
 def _call_sums(groups: CallGroups) -> Columns:

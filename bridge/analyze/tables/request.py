@@ -12,6 +12,7 @@ from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import (
     DIRECTED,
+    column_meant,
     columns_are_chosen,
     columns_of,
     dimensions_of,
@@ -31,12 +32,6 @@ BOTH = "both"
 DEFAULT, ALL, FLOPS = "default", "all", "flops"
 COLUMN_LIST = "--columns list"
 STEP_COST_NAMES = tuple(column.name for column in STEP_COSTS)
-SYNONYMS: Mapping[
-    str, tuple[str, ...]
-] = {  # short names of self times; tables call the column differently
-    "gpu": ("gpu_self_ns", "gap_ns", "total_ns"),
-    "cpu": ("cpu_self_ns", "duration_ns"),
-}
 # Flags of a single table, with that table and the columns of a capture that importers read for the flag.
 FLAGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "inclusive": ("op-kernel", ()),
@@ -186,13 +181,6 @@ def words(columns: str | Sequence[str]) -> tuple[str, ...]:
     """Return the names of a list, or of a text with commas."""
     parts = columns.split(",") if isinstance(columns, str) else columns
     return tuple(part.strip() for part in parts if part.strip())
-
-
-def column_meant(word: str, names: Sequence[str]) -> str | None:
-    """Return the column of a table to sort or filter by: as `column_named`, or of a short name."""
-    candidates = (word, f"{word}_ns", *SYNONYMS.get(word, ()))
-    short = next((name for name in candidates if name in names), None)
-    return short or column_named(word, names)
 
 
 def chosen(

@@ -19,7 +19,7 @@ from bridge.analyze.cost.occupancy import Occupancy
 from bridge.analyze.run.causes import idle_times
 from bridge.analyze.run.causes.gaps import Causes, find_causes
 from bridge.analyze.run.causes.host_timeline import Gaps, call_ends
-from bridge.analyze.run.concurrency import by_device
+from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, number_groups

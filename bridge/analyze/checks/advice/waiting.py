@@ -22,8 +22,7 @@ from bridge.analyze.core.groups import sums
 from bridge.analyze.core.kinds import is_compilation, is_data_loading
 from bridge.analyze.run.causes.gaps import WORDS
 from bridge.analyze.run.causes.host_timeline import IN_COMPILER, call_states
-from bridge.analyze.run.concurrency import by_collective
-from bridge.analyze.run.concurrency.collectives import waits
+from bridge.analyze.run.concurrency.collectives import by_collective, waits
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.steps import WARM_UP, by_step
 from bridge.importers import frames

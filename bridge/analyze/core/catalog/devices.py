@@ -99,7 +99,7 @@ DEVICE = View(
         terminal="device busy_ns busy_share idle_ns concurrency max_concurrent compute_ns communication_ns exposed_ns"
         " memops_ns sm_efficiency occupancy",
     ),
-    rows="run.concurrency:by_device",
+    rows="tables.devices:by_device",
     sorted_by=("busy_ns",),
     details=GEOMETRY,
     on_gpu=True,
@@ -197,7 +197,7 @@ COLLECTIVE = View(
         terminal="collective op dtype message_bytes comm_ranks ranks count total_ns mean_ns exposed_ns wait_ns"
         " transfer_ns straggler arrival_mean_ns last bytes gb_per_s bus_gb_per_s link_gb_per_s link_share",
     ),
-    rows="run.concurrency:by_collective",
+    rows="run.concurrency.collectives:by_collective",
     sorted_by=("total_ns",),
     details=("json", "nccl_calls"),
     on_gpu=True,

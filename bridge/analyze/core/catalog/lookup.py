@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
-from bridge.analyze.core.catalog import ON_HOST, TABLES, VIEWS, TableColumns
+from bridge.analyze.core.catalog import ON_HOST, TABLES, VIEWS, TableColumns, column_named
 from bridge.analyze.core.catalog.breakdown import BY_SELF_TIME, BY_TOTAL, WHAT_RAN
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.host import OS_DETAILS
@@ -35,6 +35,12 @@ OTHER_NAMES = {  # what others call our tables and dimensions
     "communication": "collective",
     "shapes": "shape",
     "warmup": "first-call",
+}
+SYNONYMS: Mapping[
+    str, tuple[str, ...]
+] = {  # short names of self times; tables call the column differently
+    "gpu": ("gpu_self_ns", "gap_ns", "total_ns"),
+    "cpu": ("cpu_self_ns", "duration_ns"),
 }
 SORTED_BY = {  # what rows of tables by dimensions are sorted by, by their kind
     RANGES: BY_SELF_TIME,
@@ -137,3 +143,10 @@ def host_tables(ranges: int) -> str:
     if not ranges:
         return "bridge report REPORT --by api shows the time of CUDA calls"
     return "bridge report REPORT --by op (or module, step) shows CPU times"
+
+
+def column_meant(word: str, names: Sequence[str]) -> str | None:
+    """Return the column of a table to sort or filter by: as `column_named`, or of a short name."""
+    candidates = (word, f"{word}_ns", *SYNONYMS.get(word, ()))
+    short = next((name for name in candidates if name in names), None)
+    return short or column_named(word, names)

@@ -314,7 +314,7 @@ STEP = View(
         " other_ns memset_ns between_ns change state",
         sets={"flops": ("wall_ns", *(column.name for column in STEP_COSTS))},
     ),
-    rows="run.steps:by_step",
+    rows="tables.steps:by_step_with_costs",
     takes=("costs", "needs_costs"),
     nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",
     page="steps.md",

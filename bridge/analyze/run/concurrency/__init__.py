@@ -2,10 +2,3 @@
 
 docs/communication.md defines every column.
 """
-
-from __future__ import annotations
-
-from bridge.analyze.run.concurrency.collectives import by_collective
-from bridge.analyze.run.concurrency.overlap import by_device, exposure
-
-__all__ = ["by_collective", "by_device", "exposure"]

@@ -9,10 +9,10 @@ import pandas as pd
 
 from bridge.analyze.core.devices import KEY, Devices
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, ratio, sums, texts, times
-from bridge.analyze.draw.tracks import rank_of
 from bridge.analyze.run.concurrency.clocks import Clocks, match_collectives, transfer_times
 from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
 from bridge.analyze.run.concurrency.overlap import exposed_times
+from bridge.analyze.run.ranks.members import rank_of
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import Flags, Ints, number_groups

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import Floats, counts, highest, lowest, ratio, sums, texts
+from bridge.analyze.core.groups import highest, lowest, sums, texts
 from bridge.analyze.core.kinds import is_communication
-from bridge.analyze.cost.occupancy import Occupancy
 from bridge.importers import frames
-from bridge.importers.frames import key_codes
-from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, unions
+from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import AttributedCapture, once
 
 KINDS = ANY, COMPUTE, COMMUNICATION, MEMOPS = ("any", "compute", "communication", "memops")
@@ -124,79 +121,7 @@ def exposure(
     }
 
 
-# -- Use of multiprocessors, estimated like in the PyTorch plugin of TensorBoard
-
-
-UNKNOWN = -1.0
-ESTIMATES = ("sm_efficiency", "occupancy")
-
-
-def sm_estimates(
-    attributed: AttributedCapture, rows: Ints, device: Ints, span: Ints
-) -> dict[str, Floats]:
-    """Return ``sm_efficiency`` and ``occupancy`` of each GPU.
-
-    ``rows`` are activities and ``device`` is the GPU of each; ``span`` is the span of each GPU in
-    ns.
-    """
-    grid, multiprocessors = (
-        frames.ints(table, c)
-        for table, c in (
-            (attributed.capture.activities, "grid_x"),
-            (attributed.capture.devices, "sm_count"),
-        )
-    )
-    if not ((grid > 0).any() and (multiprocessors > 0).any()):
-        return {name: np.full(len(span), UNKNOWN) for name in ESTIMATES}
-    estimate = Occupancy.of(attributed)
-    start, end = frames.ints(attributed.capture.activities, "start")[rows], attributed.end[rows]
-    blocks, percent = estimate.blocks_per_sm[rows], estimate.percent[rows]
-    result = (
-        sm_efficiency(device, start, end, blocks, span),
-        occupancy(device, end - start, percent, len(span)),
-    )
-    return dict(zip(ESTIMATES, result, strict=True))
-
-
-def sm_efficiency(device: Ints, start: Ints, end: Ints, blocks: Floats, span: Ints) -> Floats:
-    """Return the fraction of each GPU's multiprocessors that had a block, averaged over its span.
-
-    At each instant the ``blocks`` per multiprocessor of all running kernels are added up, to 1 at
-    most. The result is -1 where no kernel's blocks are known.
-    """
-    rows_known = np.flatnonzero(blocks > 0)
-    device, start, end = device[rows_known], start[rows_known], end[rows_known]
-    blocks = np.minimum(blocks[rows_known], 1)  # one block per multiprocessor fills it
-    result = np.full(len(span), UNKNOWN)
-    time, change = np.concatenate((start, end)), np.concatenate((blocks, -blocks))
-    gpus = np.concatenate((device, device))
-    order = order_by(gpus, time)
-    gpus, time, running = gpus[order], time[order], np.cumsum(change[order])
-    for first, last in pairwise(run_edges(gpus).tolist()):  # one iteration per GPU
-        number = int(gpus[first])
-        busy_share = np.minimum(running[first : last - 1] - (running[first - 1] if first else 0), 1)
-        # One after the other: in which order `sum` adds differs between versions of NumPy.
-        total = float(np.cumsum(busy_share * np.diff(time[first:last]))[-1])
-        result[number] = total / max(1, int(span[number]))
-    return result
-
-
-def occupancy(device: Ints, time: Ints, occupancy_percent: Floats, size: int) -> Floats:
-    """Return the occupancy of each GPU as a fraction: the mean over its kernels, weighted by time.
-
-    The result is -1 where no kernel's occupancy is known.
-    """
-    rows_known = np.flatnonzero(occupancy_percent >= 0)
-    weights = time[rows_known].astype(np.float64)
-    weight = np.bincount(device[rows_known], weights, minlength=size)
-    part = np.bincount(
-        device[rows_known], weights * occupancy_percent[rows_known] / 100, minlength=size
-    )
-    mean: Floats = np.divide(part, weight, out=np.full(size, UNKNOWN), where=weight > 0)
-    return mean
-
-
-# -- The table per GPU
+# -- The use of each GPU
 
 
 def gpu_use(attributed: AttributedCapture) -> pd.DataFrame:
@@ -236,96 +161,3 @@ def busy_in_span(
     work = work or Running.of(attributed, group, group != NONE)
     busy[used], span[used] = work.within(used, first, last), last - first
     return busy, span
-
-
-def by_device(attributed: AttributedCapture) -> pd.DataFrame:
-    """Return one row per GPU on which anything ran.
-
-    ``span_ns`` and ``busy_ns`` are as in `gpu_use`; all else counts the counted activities alone.
-    Communication is ``overlap_ns`` while anything computed and ``exposed_ns`` while nothing did.
-    ``concurrency`` is the mean number of activities while any ran, ``max_concurrent`` the maximum.
-    ``sm_efficiency`` and ``occupancy`` are estimates as fractions, -1 where the GPU or
-    the geometry of all kernels is unknown.
-    """
-    devices = Devices.of_report(attributed)
-    counted = attributed.counted
-    used_devices, position = np.unique(devices.gpu[counted], return_inverse=True)
-    rows, size = np.flatnonzero(counted), len(used_devices)
-    activities = attributed.capture.activities
-    start, end = frames.ints(activities, "start")[rows], attributed.end[rows]
-    total, first = sums(position, attributed.duration[rows], size), lowest(position, start, size)
-    span = highest(position, end, size) - first
-    every = len(devices.names)
-    running_ns = running(attributed, counted=True).total(every)[used_devices]
-    busy = busy_in_span(attributed, devices.gpu, every, running(attributed))[0][used_devices]
-    return pd.DataFrame(
-        {
-            "device": texts(devices.names)[used_devices],
-            "processes": _distinct_counts(attributed, rows, position, size, "report", "process"),
-            "streams": _distinct_counts(
-                attributed, rows, position, size, "report", "process", "context", "stream"
-            ),
-            "activities": counts(position, size),
-            "kernels": counts(position[frames.is_kind(activities, frames.KERNEL)[rows]], size),
-            "gpu_ns": total,
-            "busy_ns": busy,
-            "span_ns": span,
-            "idle_ns": span - busy,
-            "busy_share": ratio(busy, span),
-            "concurrency": ratio(total, running_ns),
-            "max_concurrent": _max_concurrency(position, start, end, size),
-            **_union_times(attributed, used_devices),
-            **sm_estimates(attributed, rows, position, span),
-        }
-    )
-
-
-def _union_times(attributed: AttributedCapture, used_devices: Ints) -> dict[str, Ints]:
-    devices = Devices.of_report(attributed)
-
-    def length(work: Running) -> Ints:
-        return work.total(len(devices.names))[used_devices]
-
-    compute, communication, memops = (
-        length(running(attributed, kind, counted=True)) for kind in KINDS[1:]
-    )
-    either = compute
-    if communication.any():
-        mask = ~work_kinds(attributed).memops & attributed.counted
-        either = length(Running.of(attributed, devices.gpu, mask))
-    return {
-        "compute_ns": compute,
-        "communication_ns": communication,
-        "memops_ns": memops,
-        "overlap_ns": compute + communication - either,
-        "exposed_ns": either - compute,
-    }
-
-
-def _distinct_counts(
-    attributed: AttributedCapture, rows: Ints, device: Ints, size: int, *columns: str
-) -> Ints:
-    """Return the number of distinct values of some columns per GPU."""
-    keys = [frames.ints(attributed.capture.activities, c) for c in columns]
-    code = key_codes(keys)[0][rows]
-    pairs = np.unique(device * (int(code.max(initial=0)) + 1) + code)
-    return counts(pairs // (int(code.max(initial=0)) + 1), size)
-
-
-def _max_concurrency(device: Ints, start: Ints, end: Ints, size: int) -> Ints:
-    """Return the maximum of activities that ran at once; it is reached at some start."""
-    has_length = end > start
-    device, start, end = device[has_length], start[has_length], end[has_length]
-    order = order_by(device, start)
-    device, start, sorted_ends = (
-        device[order],
-        start[order],
-        end[order][order_by(device[order], end[order])],
-    )
-    maximum = np.zeros(size, np.int64)
-    for number in range(size):  # one iteration per GPU
-        first, last = np.searchsorted(device, (number, number + 1))
-        started = np.arange(1, last - first + 1)
-        finished = np.searchsorted(sorted_ends[first:last], start[first:last], side="right")
-        maximum[number] = (started - finished).max(initial=0)
-    return maximum

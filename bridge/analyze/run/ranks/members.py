@@ -353,3 +353,9 @@ def _process_names(capture: Capture) -> dict[Key, str]:
     rows = capture.processes
     keys = zip(*(rows[c].tolist() for c in PROCESS_KEY), strict=True)
     return dict(zip(keys, rows["name"].astype(str).tolist(), strict=True))
+
+
+def rank_of(capture: Capture, nth: int) -> int | None:
+    """Return the rank of a file as a whole, see docs/ranks.md; None if it is unknown."""
+    result = ranks_of_file(capture.facts[nth], capture.source[nth])
+    return result[0][0] if result else None

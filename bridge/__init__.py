@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # without `typing`: see bridge.package
 if TYPE_CHECKING:
     from typing import Any
 
-    from bridge import bench, memory, power
+    from bridge import bench, memory
     from bridge.annotate import (
         Domain,
         backend,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         nvtx_op,
         nvtx_range,
         pop,
+        power,
         push,
         scope,
         wrap,
@@ -71,7 +72,13 @@ _LAZY_NAMES = {  # name: the module that defines it
     **dict.fromkeys(("Session", "is_profiling", "profile"), "bridge.capture.session.profile"),
     **dict.fromkeys(("Action", "schedule"), "bridge.capture.session.schedule"),
 }
-_LAZY_MODULES = ("autorun", "bench", "compat", "cupy", "jax", "memory", "power", "scale", "torch")
+_LAZY_MODULES = {  # name: the module that it stands for
+    **{
+        name: f"bridge.{name}"
+        for name in "autorun bench compat cupy importers jax memory scale torch".split()
+    },
+    "power": "bridge.annotate.power",
+}
 _OF_PACKAGES = ("cupy", "jax", "torch")  # modules for packages of the same name
 
 
@@ -81,11 +88,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(_Unknown(name), name=name)
     from importlib import import_module
 
-    from bridge.package import importers_are_ours
-
-    with importers_are_ours():
-        module = import_module(_LAZY_NAMES.get(name, f"bridge.{name}"))
-        globals()[name] = result = getattr(module, name) if name in _LAZY_NAMES else module
+    module = import_module(_LAZY_NAMES.get(name) or _LAZY_MODULES[name])
+    globals()[name] = result = getattr(module, name) if name in _LAZY_NAMES else module
     return result
 
 

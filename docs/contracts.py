@@ -106,8 +106,7 @@ def api() -> str:
     import griffe
 
     loader = griffe.GriffeLoader(search_paths=[HERE.parents[1]])
-    for package in ("bridge", "importers"):
-        loader.load(package)
+    loader.load("bridge")
     objects = loader.modules_collection
     shown = (*reference(), *map(Shown, OTHERS))
     lines = (line for one in shown for line in _lines(one, _found(objects, one.name)))
@@ -131,6 +130,7 @@ def _found(objects: Objects, path: str) -> Objects:
     """Return the object of a name through all imports; a function may have the name of its module."""
     place, _, name = path.rpartition(".")
     module = objects[place]
+    module = module.final_target if module.is_alias else module
     known = module.members.get(name)
     imported = module.imports.get(name, path)
     if imported != path and (known is None or known.is_alias or known.is_module):

@@ -37,13 +37,6 @@ def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     return _read_other(path, details) or _read_nsys_with_recordings(path, details, sidecar)
 
 
-def load_all_readers() -> None:
-    """Load every importer, for a program in which `from bridge import importers` will find another package."""
-    _with_recordings()
-    for reader in READERS:
-        reader()
-
-
 def _read_other(path: Path, details: Details) -> Capture | None:
     """Return the capture of a file of any format but Nsight Systems', None for unknown formats."""
     for reader in READERS:

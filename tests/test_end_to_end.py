@@ -105,29 +105,31 @@ def test_kernels_in_nsys_own_tables_find_their_ops(captured, nsys, tmp_path):
 
 
 THEIRS = """
-import importers                       # the user's own
-from bridge import nvtx_op
+import {name}                       # the user's own
+from bridge.report import load      # loaded past the table of names of the package
 import bridge
 
-@nvtx_op
+@bridge.nvtx_op
 def step():
-    return importers.answer
+    return {name}.answer
 
 assert step() == 42
-run = bridge.load("demo.sqlite")
+run = load("demo.sqlite")
 assert run.by("op-kernel", inclusive=True).shape[0] > 9
-assert importers.answer == 42
-import importers.more
-assert importers.more.__file__.startswith(importers.__path__[0])
+assert bridge.load("demo.sqlite").totals == run.totals
+import {name} as again
+assert again.answer == 42 and again.__file__.startswith({folder!r}), again.__file__
 print("fine", len(run.op_kernels))
 """
 
 
-def test_a_package_of_the_users_called_importers_breaks_nothing(tmp_path):
-    (tmp_path / "importers").mkdir()
-    (tmp_path / "importers" / "__init__.py").write_text("answer = 42\n")
-    (tmp_path / "importers" / "more.py").touch()
-    (tmp_path / "train.py").write_text(THEIRS)
+@pytest.mark.parametrize("name", ["importers", "frames", "texts", "package", "report"])
+@pytest.mark.parametrize("as_package", [True, False])
+def test_a_module_of_the_users_with_a_name_of_ours_breaks_nothing(tmp_path, name, as_package):
+    own = tmp_path / name / "__init__.py" if as_package else tmp_path / f"{name}.py"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("answer = 42\n")
+    (tmp_path / "train.py").write_text(THEIRS.format(name=name, folder=str(tmp_path)))
     demo_report.make(tmp_path / "demo.sqlite")
     assert run(sys.executable, "train.py", cwd=tmp_path) == "fine 118\n"
     assert "flash_fwd_kernel" in run(

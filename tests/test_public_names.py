@@ -12,7 +12,7 @@ import bridge
 def test_dir_shows_the_public_names_and_no_others():
     shown = {name for name in dir(bridge) if not name.startswith("__")}
     packages = {name for name in ("cupy", "jax", "torch") if find_spec(name)}
-    modules = {"autorun", "compat", "scale", *packages}
+    modules = {"autorun", "compat", "importers", "scale", *packages}
     assert shown == {*bridge.__all__, *modules} - {"__version__"}
     assert {"load", "bench", "memory"} <= shown
     assert {"__version__", "__all__", "__doc__", "__file__"} <= set(dir(bridge))
@@ -21,7 +21,7 @@ def test_dir_shows_the_public_names_and_no_others():
 def test_help_and_inspection_find_all_that_dir_shows(monkeypatch):
     """Modules for packages that are not installed are not shown."""
     monkeypatch.setattr(bridge, "_OF_PACKAGES", ("cupy", "jax", "torch", "nosuch"))
-    monkeypatch.setattr(bridge, "_LAZY_MODULES", (*bridge._LAZY_MODULES, "nosuch"))
+    monkeypatch.setattr(bridge, "_LAZY_MODULES", {**bridge._LAZY_MODULES, "nosuch": "nosuch"})
     assert "nosuch" not in dir(bridge)
 
 

@@ -2,6 +2,10 @@
 
 A thread asks for the energy counter of every GPU of the machine, and records it as a counter, which
 reports of nsys and recordings hold. docs/counters.md says what tables make of it.
+
+    bridge.power.start()    # every 50 ms, of all GPUs of the machine
+    …
+    bridge.power.stop()
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from threading import Event, Thread
 from bridge.annotate.emit import current, state
 from bridge.annotate.emitter import EXIT_S, warn
 from bridge.annotate.instant import counter
+
+__all__ = ["start", "stop"]  # of `bridge.power`
 
 LIBRARY = "libnvidia-ml.so.1"
 DOMAIN = "power"

@@ -161,12 +161,11 @@ def recorded_events(session: Session | None) -> RecordedEvents:
     """Return what a session recorded last; nothing without a session or without events."""
     if session is None:
         return RecordedEvents()
+    from bridge.importers.errors import NothingRecorded  # loads pandas
+
     try:
         capture = session.report.capture
-    except Exception as error:
-        # By name: if the program has its own package `importers`, the class differs at each import.
-        if type(error).__name__ != "NothingRecorded":
-            raise
+    except NothingRecorded:
         return RecordedEvents()
     threads = zip(capture.threads["thread"].tolist(), capture.threads["name"], strict=True)
     return RecordedEvents(

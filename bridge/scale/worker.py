@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bridge.package import VERSION, importers_are_ours
+from bridge.package import VERSION
 from bridge.scale.task import FailedTask, Task
 
 if TYPE_CHECKING:
@@ -22,10 +22,9 @@ def run_task(task: Task, folder: str | None = None) -> Aggregates | FailedTask:
 
     A report at a URL is fetched into a new folder in ``folder``, by default that of temporary files.
     """
-    with importers_are_ours():
-        from bridge.scale.one_report import aggregate_report  # in the worker alone
+    from bridge.scale.one_report import aggregate_report  # in the worker alone
 
-        return aggregate_report(task, folder)
+    return aggregate_report(task, folder)
 
 
 def run_on_dask(task: Task) -> Aggregates | FailedTask:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email import message_from_string
 from email.message import Message
@@ -102,19 +103,25 @@ def test_the_same_tree_makes_the_same_bytes(built):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_both_packages_whole(built):
+def test_the_wheel_holds_the_package_whole(built):
     names = set(of_wheel(built.wheel))
-    missing = {
-        path for room in ("bridge", "importers") for path in python_files(ROOT, room) - names
-    }
-    assert not missing
-    assert {"bridge/py.typed", "importers/py.typed", "bridge/knowledge/kernels/rules.toml"} <= names
+    importers = {f"bridge/{path}" for path in python_files(ROOT, "importers")}
+    assert not (python_files(ROOT, "bridge") | importers) - names
+    assert {"bridge/py.typed", "bridge/knowledge/kernels/rules.toml"} <= names
+
+
+def test_the_sdist_holds_the_folder_of_importers_and_no_link(built):
+    with tarfile.open(built.sdist) as archive:
+        names = {name.partition("/")[2]: archive.getmember(name) for name in archive.getnames()}
+    assert "importers/__init__.py" in names
+    assert not [name for name in names if name.startswith("bridge/importers")]
+    assert all(member.isfile() or member.isdir() for member in names.values())
 
 
 def test_the_wheel_holds_nothing_else(built):
     top = {name.partition("/")[0] for name in of_wheel(built.wheel)}
     assert {re.sub(r"-[\d.]+\.dist-info", "-dist-info", name) for name in top} == {
-        *("bridge", "importers", "nsight_bridge-dist-info"),
+        *("bridge", "nsight_bridge-dist-info"),
     }
 
 

@@ -225,11 +225,8 @@ class Session:
 
     def _repr_html_(self) -> str:
         """Return the last recording as notebooks show a report, or why there is none."""
-        from bridge.package import importers_are_ours
-
-        with importers_are_ours():
-            from bridge.importers.errors import NothingRecorded
-            from bridge.render.notebook import line_as_html  # loads pandas only on demand
+        from bridge.importers.errors import NothingRecorded
+        from bridge.render.notebook import line_as_html  # loads pandas only on demand
 
         try:
             return self.report._repr_html_()

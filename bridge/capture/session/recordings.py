@@ -121,22 +121,19 @@ class CycleRecording:
 
     def report(self) -> Report:
         """Return the recording as a report; raises `ReportError` if nothing was recorded."""
-        from bridge.package import importers_are_ours  # loads pandas only on demand
+        from bridge.importers.errors import NothingRecorded
+        from bridge.importers.recording import read
+        from bridge.report import join
 
-        with importers_are_ours():
-            from bridge.importers.errors import NothingRecorded
-            from bridge.importers.recording import read
-            from bridge.report import join
-
-            if self._writer is None:
-                raise NothingRecorded(NOTHING)
-            lines, device = self._lines(self._writer), self._device()
-            try:
-                if device is not None:
-                    return join(device.read(_name(self._writer), lines))
-                return join(read.read_lines(_name(self._writer), lines))
-            except NothingRecorded:
-                raise NothingRecorded(NOTHING) from None
+        if self._writer is None:
+            raise NothingRecorded(NOTHING)
+        lines, device = self._lines(self._writer), self._device()
+        try:
+            if device is not None:
+                return join(device.read(_name(self._writer), lines))
+            return join(read.read_lines(_name(self._writer), lines))
+        except NothingRecorded:
+            raise NothingRecorded(NOTHING) from None
 
     def dump(self, path: str | Path | None) -> None:
         """Write the recording to a file, by default that of the cycle; replaces the file.

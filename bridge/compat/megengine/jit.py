@@ -55,12 +55,9 @@ class Traced:
             raise RuntimeError("no profile: write trace(profiling=True)")
         if self._recorded is None:
             raise RuntimeError("no profile: the function has not been called")
-        from bridge.package import importers_are_ours
+        from bridge.compat.megengine.operators import profile_of  # loads pandas
 
-        with importers_are_ours():
-            from bridge.compat.megengine.operators import profile_of  # loads pandas
-
-            return profile_of(self._recorded, on_cpu=not _uses_gpu())
+        return profile_of(self._recorded, on_cpu=not _uses_gpu())
 
 
 def _uses_gpu() -> bool:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridge.package import importers_are_ours
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -26,18 +24,17 @@ def write_flow(path: Path, session: Session | None, memory: Sequence[TensorMemor
     Tensors that ops released before the end have their own lifetimes; all others end with the
     recording.
     """
-    with importers_are_ours():
-        from bridge.analyze.cost.memory.flow import flow
-        from bridge.analyze.cost.memory.usage import MemoryUsage
-        from bridge.output import write
-        from bridge.render.memory_plots import flow_svg
-        from bridge.report import join
+    from bridge.analyze.cost.memory.flow import flow
+    from bridge.analyze.cost.memory.usage import MemoryUsage
+    from bridge.output import write
+    from bridge.render.memory_plots import flow_svg
+    from bridge.report import join
 
-        if session is None:
-            return
-        capture = session.report.capture
-        drawn = replace(capture, source=(SOURCE,), memory=memory_frame(memory))
-        write(path, flow_svg(flow(MemoryUsage.of(join(drawn).attributed))), force=True)
+    if session is None:
+        return
+    capture = session.report.capture
+    drawn = replace(capture, source=(SOURCE,), memory=memory_frame(memory))
+    write(path, flow_svg(flow(MemoryUsage.of(join(drawn).attributed))), force=True)
 
 
 def memory_frame(memory: Sequence[TensorMemory]) -> pd.DataFrame:

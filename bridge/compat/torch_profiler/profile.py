@@ -189,12 +189,9 @@ class profile(pytorch.profile):  # type: ignore[misc]  # noqa: N801 - PyTorch's 
         if self._trace is None:
             raise AssertionError("Profiler must have recorded a cycle before its report is read")
         if self._trace.report is None:
-            from bridge.package import importers_are_ours  # loads pandas only on demand
+            from bridge.report import load
 
-            with importers_are_ours():
-                from bridge.report import load
-
-                self._trace.report = load(self._trace.written(self))
+            self._trace.report = load(self._trace.written(self))
         return self._trace.report
 
     def by(self, view: str, **options: Any) -> DataFrame:

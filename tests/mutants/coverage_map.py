@@ -89,7 +89,6 @@ def record(suite: list[str], data_file: Path, root: Path) -> None:
     results = data_file.with_suffix(".xml")
     options = [
         "--cov=bridge",
-        "--cov=importers",
         "--cov-context=test",
         "--cov-report=",
         f"--junitxml={results}",

@@ -87,9 +87,9 @@ class Copies:
         for number in range(count):
             copy = folder / f"copy{number}"
             for name in listed.stdout.splitlines():
-                if (root / name).is_file():
+                if (root / name).exists():
                     (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(root / name, copy / name)
+                    shutil.copy2(root / name, copy / name, follow_symlinks=False)
             # Bytecode that is checked by the source's hash: times do not tell a mutant from what it was.
             compiled = [
                 sys.executable,

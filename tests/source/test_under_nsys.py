@@ -35,7 +35,7 @@ def test_places_and_stacks_are_in_the_report(nsys, tmp_path):
         "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0,BRIDGE_NVTX=interop", f"--output={report}",
     ]  # fmt: skip
     words = [nsys, "profile", *options, sys.executable, str(program)]
-    root = Path(importers.__file__).parent.parent
+    root = Path(importers.__file__).parents[2]
     subprocess.run(words, check=False, capture_output=True, timeout=120, cwd=root)
     details = {"system_calls", "chain", "system_call_chains"}
     capture = importers.load(report.with_suffix(".nsys-rep"), details=details)

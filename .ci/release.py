@@ -23,7 +23,7 @@ VENDORED = "bridge/render/page/vendored"
 SBOM = f"{VENDORED}/{NAME}.cdx.json"
 BUNDLED = "tabulator-tables", "echarts", "zrender", "tslib"  # npm's names of the page's libraries
 VERSIONED = {  # the files that have the version, beside the SBOM, and where
-    "bridge/package.py": re.compile(r'^VERSION = "(.+)"$', re.MULTILINE),
+    "bridge/knowledge/package.py": re.compile(r'^VERSION = "(.+)"$', re.MULTILINE),
     "docker/conda/recipe.yaml": re.compile(r'^  version: "(.+)"$', re.MULTILINE),
 }
 
@@ -35,7 +35,7 @@ def read(name: str) -> str:
 
 def version() -> str:
     """Return the version that `bridge --version` prints."""
-    [found] = VERSIONED["bridge/package.py"].findall(read("bridge/package.py"))
+    [found] = VERSIONED["bridge/knowledge/package.py"].findall(read("bridge/knowledge/package.py"))
     return str(found)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
-from bridge.package import VERSION as __version__  # noqa: N811 (the conventional name)
+from bridge.knowledge.package import VERSION as __version__  # noqa: N811 (the conventional name)
 
-TYPE_CHECKING = False  # without `typing`: see bridge.package
+TYPE_CHECKING = False  # without `typing`: see bridge.knowledge.package
 if TYPE_CHECKING:
     from typing import Any
 

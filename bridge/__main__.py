@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 
 GC_THRESHOLD = (
     200_000  # objects between garbage collections; objects of libraries stay alive anyway

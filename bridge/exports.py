@@ -21,8 +21,8 @@ from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.abbreviations import abbreviations
+from bridge.knowledge.package import VERSION
 from bridge.output import check, compressed, file_name, whole, write
-from bridge.package import VERSION
 from bridge.render import advice, quality, units
 from bridge.render import summary as summary_texts
 from bridge.render.chrome import RENDERERS, chrome

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bridge.package import UserError
+from bridge.knowledge.package import UserError
 
 
 class OutputError(UserError):

@@ -20,6 +20,7 @@ from bridge.analyze.core.totals import Totals, graph_totals, totals
 from bridge.analyze.run.ranks import Ranks
 from bridge.analyze.tables.build import table
 from bridge.analyze.tables.request import TableOptions, TableRequest
+from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.importers.errors import ReportError
 from bridge.join.arrays import NONE, Ints
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bridge.analyze.draw.dialects.average_rows import Averages
     from bridge.analyze.draw.timeline import Selection, Timeline
     from bridge.analyze.run.gpu_use import Use
+    from bridge.analyze.run.ranks.table import Run
     from bridge.exports import TraceOptions
     from bridge.render.notebook import Picture, ShownTable
 
@@ -92,6 +94,13 @@ class Report:
     def rank_warnings(self) -> list[str]:
         """A warning if several processes have one rank."""
         return self.ranks.warnings
+
+    @property
+    def members(self) -> Run | None:
+        """The processes of the run with their ranks; None for a report without a timeline."""
+        from bridge.analyze.run.ranks.table import Run  # few tables need it
+
+        return Run.of(self.attributed) if no_timeline.has_timeline(self.capture) else None
 
     @property
     def ranges(self) -> int:
@@ -151,6 +160,12 @@ class Report:
         does not have the table or a column.
         """
         return self.table(TableRequest.of(view, columns, **options))
+
+    def fitting(self, request: TableRequest) -> TableRequest:
+        """Return the request, or that for kernels or copies, as `TableRequest.fitting` does."""
+        activities = self.capture.activities
+        kernels = int(frames.is_kind(activities, frames.KERNEL).sum())
+        return request.fitting(ranges=self.ranges, activities=len(activities), kernels=kernels)
 
     def table(self, request: TableRequest) -> pd.DataFrame:
         """Return the requested table. Raises ValueError as `by` does.

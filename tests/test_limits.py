@@ -20,11 +20,11 @@ def path(tmp_path_factory):
 
 
 def test_a_command_stops_after_its_time_and_writes_nothing(path, folder, monkeypatch):
-    def slow(*_):
+    def slow(*_, **__):
         with options.doing(f"reading {path.name}"):
             time.sleep(5)
 
-    monkeypatch.setattr(options, "read_files", slow)
+    monkeypatch.setattr("bridge.source.read_files", slow)
     before = signal.getsignal(signal.SIGALRM)
     for words in (
         ("report", path),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from bridge.package import UserError
+from bridge.knowledge.package import UserError
 
 FAILED, MISUSED, NOT_EXECUTABLE, NOT_FOUND = 1, 2, 126, 127  # the last two as in shells
 

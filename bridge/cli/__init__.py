@@ -19,7 +19,7 @@ from bridge.cli.help import WIDEST
 from bridge.cli.hints import run_called, with_report
 from bridge.cli.terminal import harmless
 from bridge.cli.unknown_names import Group, no_such_report, suggest_option
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 
 # A group without a subcommand: its message is its help. None before click 8.2.
 NoArgsIsHelp: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -88,7 +88,7 @@ class Commands(Group):
 def _failures() -> tuple[type[Exception], ...]:
     """Return the errors whose messages are for the user."""
     from bridge.importers.errors import ReportError
-    from bridge.package import UserError
+    from bridge.knowledge.package import UserError
 
     return (ReportError, UserError)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,12 @@ from bridge.cli import completion, listing, ncu_option, options, outputs, select
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
 from bridge.cli.listing import Listing
-from bridge.cli.options import ReportInput
 from bridge.cli.outputs import Output
-from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.advice import AdviceReport
     from bridge.report import Report
+    from bridge.source import ReportInput, TimeRange
 
 FORMATS = ("text", "json", "md", "sarif")
 
@@ -95,13 +95,10 @@ def advise(
         _list().write(output)
         return
     output.check(source.reports)
-    report = source.with_steps(step_name).load({*ADVICE_DETAILS, *SOURCE_DETAILS, "metrics"})
-    report = ncu_option.with_ncu(report, ncu, source.attribution_options)
-    try:
-        report = time_range.of(report)
+    source = replace(source.attributed_by(steps=step_name), ncu=ncu, time_range=time_range)
+    report = options.load(source, {*ADVICE_DETAILS, *SOURCE_DETAILS, "metrics"})
+    with options.usage_errors():
         advised = report.advise(names, least)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
     form = output.format
     text = _text(advised, form, rows, to_terminal=output.to_terminal)
     if form in ("text", "md") and not names:

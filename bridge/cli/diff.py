@@ -14,9 +14,9 @@ from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.cli import completion, listing, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.listing import Listing
-from bridge.cli.options import ReportInput, usage_errors
+from bridge.cli.options import usage_errors
 from bridge.cli.outputs import Output
-from bridge.cli.selection_options import LIST, RowOptions, TimeRange
+from bridge.cli.selection_options import LIST, RowOptions
 
 if TYPE_CHECKING:
     from bridge.analyze.compare.gates import Budget
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions
     from bridge.render.diff import DiffView
     from bridge.report import Report
+    from bridge.source import TimeRange
 
 
 # -- The two sides: report files, or runs of the store
@@ -70,8 +71,12 @@ class Side:
 
     def load(self, db: Path, request: DiffRequest) -> Report:
         """Load the part of the report that is requested. Raises ValueError if it does not have that time."""
-        source = ReportInput(self.reports, db, self.run, request.attribution_options)
-        return request.time_range.of(source.load(request.details))
+        from bridge.source import ReportInput
+
+        source = ReportInput(
+            self.reports, db, self.run, request.attribution_options, time_range=request.time_range
+        )
+        return options.load(source, request.details)
 
     def before(self, report: Report, db: Path) -> Side:
         """Return the newest run before this one, or of another report than this file, and print which it is."""

@@ -11,7 +11,6 @@ import click
 from bridge.analyze.core.catalog.lookup import QUALITY_DETAILS
 from bridge.cli import options, outputs
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from bridge.analyze.checks.quality import Quality
     from bridge.capture.doctor import Finding, Machine
     from bridge.report import Report
+    from bridge.source import ReportInput
 
 FORMATS = ("text", "json", "md")
 COLORS = {"ok": "green", "note": "yellow", "lost": "red"}
@@ -61,7 +61,7 @@ def _check_capture(source: ReportInput, output: Output) -> None:
     from bridge.importers.errors import ExportFailed, ReportError
 
     try:
-        report = source.load(QUALITY_DETAILS)
+        report = options.load(source, QUALITY_DETAILS)
     except ExportFailed as error:
         raise ReportError(f"{error}; {_remedy()}") from error
     result = report.quality

@@ -9,7 +9,7 @@ import click
 
 from bridge.cli import options, outputs
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput, doing
+from bridge.cli.options import doing
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from bridge.analyze.core.calltree import CallTree
     from bridge.report import Report
+    from bridge.source import ReportInput
 
 FORMATS = ("folded", "speedscope", "svg")
 SUFFIXES = {  # the first of a format is what a refusal names
@@ -66,7 +67,7 @@ def flame(
     """
     output.check(source.reports)
     form = _format(output)
-    report = source.load(READ)
+    report = options.load(source, READ)
     from bridge.analyze.core import no_timeline
     from bridge.analyze.core.calltree import calltree
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from bridge.cli import options, outputs
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput, doing
+from bridge.cli.options import doing
 from bridge.cli.outputs import Output
+
+if TYPE_CHECKING:
+    from bridge.source import ReportInput
 
 FORMATS = ("json", "dot", "et")
 NO_DATA = (
@@ -33,7 +38,7 @@ def graph(source: ReportInput, output: Output) -> None:
     json is read by programs, dot by Graphviz, et by tools for PyTorch's execution traces.
     """
     output.check(source.reports)
-    report = source.load({"json"})
+    report = options.load(source, {"json"})
     from bridge.analyze.core import no_timeline
     from bridge.analyze.draw.op_graph import op_graph
     from bridge.importers.errors import ReportError

@@ -12,11 +12,12 @@ from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput, doing
+from bridge.cli.options import doing
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
     from bridge.importers.remote import Location
+    from bridge.source import ReportInput
 
 MOST = 2
 
@@ -68,8 +69,7 @@ def write_page(
     """Load the report, or two as two sides, and write the page of it."""
     sides: list[tuple[Location, ...]] = [(report,) for report in source.reports] or [()]
     details = {*ADVICE_DETAILS, *QUALITY_DETAILS, *SOURCE_DETAILS, "memory", "metrics"}
-    values = [replace(source, reports=side).load(details) for side in sides]
-    values = [ncu_option.with_ncu(report, ncu, source.attribution_options) for report in values]
+    values = [options.load(replace(source, reports=side, ncu=ncu), details) for side in sides]
     from bridge import exports
 
     with doing(f"writing {output}"):

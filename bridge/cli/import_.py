@@ -12,8 +12,7 @@ import click
 
 from bridge.cli import completion, hints, ncu_option, options, worker_options
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput, doing
-from bridge.cli.worker_options import Plan, WorkerOptions
+from bridge.cli.options import doing, usage_errors
 
 if TYPE_CHECKING:
     from bridge.importers.remote import Location
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.report import Report
     from bridge.scale.combined import CombinedReport
     from bridge.scale.requests import PartRequest
+    from bridge.scale.workers import WorkerOptions
     from bridge.store import Run, StoredReport
 
 
@@ -118,9 +118,12 @@ def import_many(
     from bridge import store
     from bridge.importers.remote import given
     from bridge.join.options import AttributionOptions
+    from bridge.scale.task import Work
+    from bridge.source import check_ranks
 
     tables = _tables(workers, reports, keep)
-    options.check_ranks(rank_from, list(map(given, reports)))
+    with usage_errors():
+        check_ranks(rank_from, list(map(given, reports)))
     attribution_options = AttributionOptions(options.read_rules(rules), rank_from=rank_from)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     names = [request.name for request in tables]
@@ -129,8 +132,9 @@ def import_many(
     ):
         say_known(known[0], db, reports)
         return known[0].id, known[1]
-    plan = Plan(tables, attribution_options, sidecar, identify=True, whole=whole)
-    report = workers.run(reports, plan)
+    work = Work(tables, attribution_options, sidecar, identify=True, whole=whole)
+    with usage_errors():
+        report = workers.run(reports, work, options.PRINTER)
     parts = [part.known_by for part in report.parts]
     # A run that lacks some reports differs from a run of the others alone.
     left = len(reports) - len(parts)
@@ -321,10 +325,12 @@ def _read(
     """Read reports and store them; the store may know them by a recording beside them."""
     from bridge import store
     from bridge.render import quality
+    from bridge.source import ReportInput
 
-    source = ReportInput(request.reports, request.db, None, attribution_options, request.sidecar)
-    report = source.load()
-    report = ncu_option.with_ncu(report, request.ncu, attribution_options)
+    source = ReportInput(
+        request.reports, request.db, None, attribution_options, request.sidecar, ncu=request.ncu
+    )
+    report = options.load(source)
     recordings = [path for facts in report.capture.facts for path in facts.recordings]
     identity = store.identity((*request.files, *recordings), ncu=request.ncu, whole=request.whole)
     identity = options.identity_with_ranks(identity, request.rank_from)

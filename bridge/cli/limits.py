@@ -10,14 +10,11 @@ import functools
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from bridge.package import UserError
-
-if TYPE_CHECKING:
-    from bridge.importers.nsys.tables import Details
+from bridge.knowledge.package import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,14 +28,6 @@ def only_option(command: F) -> F:
         type=click.Choice(("host", "gpu")),
         help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
     )(command)
-
-
-def details_of_side(details: Details, side: str) -> Details:
-    """Return the details of one side of a report."""
-    from bridge import importers
-
-    named = {importers.EVERY} if details is True else set(details or ())
-    return frozenset({*named, importers.ONLY[side]})
 
 
 # -- A time limit

@@ -76,7 +76,7 @@ def server(tools: Tools) -> MCPServer[Any]:
     from mcp.types import ToolAnnotations
 
     from bridge.cli.mcp_tools import INSTRUCTIONS
-    from bridge.package import VERSION
+    from bridge.knowledge.package import VERSION
 
     result: MCPServer[Any] = MCPServer(
         "nsight-bridge", instructions=INSTRUCTIONS, version=VERSION, log_level="ERROR"
@@ -97,7 +97,7 @@ def _answering(tool: Callable[..., str], lock: threading.Lock) -> Callable[..., 
     from mcp.server.mcpserver.exceptions import ToolError
 
     from bridge.importers.errors import ReportError
-    from bridge.package import UserError
+    from bridge.knowledge.package import UserError
 
     context = click.get_current_context(silent=True)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from bridge.cli import options
 from bridge.cli.diff import Side
-from bridge.cli.options import ReportInput
 from bridge.importers.errors import NoSuchReport, ReportError
+from bridge.source import ReportInput
 
 if TYPE_CHECKING:
     from bridge.report import Report
@@ -36,13 +36,13 @@ class KeptReports:
     def get(self, name: str) -> Report:
         """Return a report: files with commas, or a run of the store by number or name, '' the newest.
 
-        Raises ReportError or `bridge.package.UserError`, whose messages are one line for the user.
+        Raises ReportError or `bridge.knowledge.package.UserError`, whose messages are one line for the user.
         """
         side = self._side(name)
         key = self._key(side)
         if key not in self._kept:
             self._make_room()
-            self._kept[key] = ReportInput(side.reports, self.db, side.run).load()
+            self._kept[key] = options.load(ReportInput(side.reports, self.db, side.run))
         self._kept.move_to_end(key)
         return self._kept[key]
 

@@ -18,9 +18,10 @@ from bridge.analyze.core.catalog.lookup import columns_of
 from bridge.analyze.core.filters import parse_conditions, parse_time_ns
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli.mcp_reports import KeptReports
-from bridge.cli.selection_options import STEPS, RowOptions, TimeRange, first_and_last
+from bridge.cli.selection_options import STEPS, RowOptions, first_and_last
 from bridge.render import compact
 from bridge.render.compact import Rows, as_text
+from bridge.source import TimeRange
 
 if TYPE_CHECKING:
     from bridge.report import Report

@@ -10,9 +10,7 @@ import click
 
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput
 from bridge.cli.outputs import Output
-from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.importers.remote import Location
     from bridge.join.attributed import AttributedCapture
     from bridge.report import Report
+    from bridge.source import ReportInput, TimeRange
 
 
 # -- Reports without allocations: samples that the program took of its memory
@@ -143,7 +142,7 @@ def memory(
     _check_used(by, drawn=flow is not None)
     paths = [path for path in (output.path, flow, timeline) if path]
     _check_outputs(paths, source.reports, force=output.force)
-    report = source.load(READ)
+    report = options.load(source, READ)
     samples = _samples(report, time_range, drawn=bool(flow or timeline))
     if samples is not None:
         print_samples(samples, by, top, output)

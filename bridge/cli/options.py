@@ -7,8 +7,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,16 +18,17 @@ import click
 from bridge.cli import completion
 from bridge.cli.catalog import WITHOUT_TIMELINE
 from bridge.cli.hints import DEFAULT_STORE, with_report
-from bridge.cli.limits import details_of_side, stage, timeout_option
+from bridge.cli.limits import stage, timeout_option
+from bridge.scale.listener import Listener
 
 if TYPE_CHECKING:
-    from bridge.importers import Capture
     from bridge.importers.nsys.tables import Details
     from bridge.importers.remote import Location
     from bridge.join.options import AttributionOptions, Rule
     from bridge.knowledge.kernels import Rules
     from bridge.render.table import Look
     from bridge.report import Report
+    from bridge.source import ReportInput
 
 
 # -- Progress on a terminal
@@ -116,14 +117,6 @@ def _expression(context: click.Context, _option: click.Parameter, text: str | No
         return compile_rank_pattern(text).text
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def check_ranks(expression: str | None, paths: Sequence[str]) -> None:
-    """Refuse an expression that matches no file."""
-    from bridge.join.options import any_rank_matches
-
-    if expression is not None and not any_rank_matches(expression, paths):
-        raise click.UsageError(f"--rank-from {expression!r} finds no rank in {', '.join(paths)}")
 
 
 def identity_with_ranks(known: str, expression: str | None) -> str:
@@ -308,6 +301,8 @@ def _report_input(
     sidecar: tuple[Path, ...],
     **attribution: Any,
 ) -> ReportInput:
+    from bridge.source import ReportInput
+
     return ReportInput(reports, db, run, _attribution(**attribution), sidecar)
 
 
@@ -370,60 +365,44 @@ ATTRIBUTION_OPTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class ReportInput:
-    """The report that a command reads: files or a run of the store, the attribution, and recordings."""
+class Printer(Listener):
+    """Prints on stderr what a command reads, as far as people want to know."""
 
-    reports: tuple[Location, ...]
-    db: Path
-    run: int | str | None = None
-    attribution: AttributionOptions | None = None
-    sidecar: tuple[Path, ...] = ()
-    only: str | None = None
+    def warn(self, lines: Iterable[str]) -> None:
+        """Print warnings."""
+        warn(lines)
 
-    def with_ranks(self, rank_from: str | None) -> ReportInput:
-        """Return the input with an expression that finds ranks in paths."""
-        return replace(self, attribution=replace(self.attribution_options, rank_from=rank_from))
+    def say(self, line: str) -> None:
+        """Print a line."""
+        from bridge.render.table import clean
 
-    def with_steps(self, name: str | None) -> ReportInput:
-        """Return the input with the name of the ranges that are steps."""
-        return replace(self, attribution=replace(self.attribution_options, steps=name))
+        click.echo(clean(line), err=True)
 
-    @property
-    def attribution_options(self) -> AttributionOptions:
-        """How activities are attributed; the default where the command has no option for it."""
-        from bridge.join.options import AttributionOptions
+    def doing(self, what: str, /) -> AbstractContextManager[None]:
+        """Show what takes a while."""
+        return doing(what)
 
-        return self.attribution or AttributionOptions()
 
-    def load(self, details: Details = True) -> Report:
-        """Load the report and print its warnings on stderr; ``details`` are the optional columns that are read."""
-        from bridge.importers.remote import given
-        from bridge.report import join
+PRINTER = Printer()
 
-        if self.reports and self.run is not None:
-            raise click.UsageError("give either report files or --run, which reads the store")
-        if self.sidecar and not self.reports:
-            raise click.UsageError("--sidecar goes with report files: name them")
-        attribution = self.attribution_options
-        if self.only:
-            details = details_of_side(details, self.only)
-        if self.reports:
-            check_ranks(attribution.rank_from, list(map(given, self.reports)))
-            capture = read_files(local_reports(self.reports), details, self.sidecar)
-        else:
-            capture, stored_rules = _stored(self.db, self.run, details)
-            check_ranks(attribution.rank_from, capture.source)
-            if self.only:
-                from bridge.importers.sides import of_side
 
-                capture = of_side(capture, self.only)
-            attribution = replace(attribution, op_rules=attribution.op_rules or stored_rules)
-        with usage_errors(), doing("joining"):
-            report = join(capture, attribution)
-        warn((*capture.warnings, *report.warnings))
-        _with_timeline(capture)
-        return report
+def load(source: ReportInput, details: Details = True) -> Report:
+    """Load the rows of a report and print warnings on stderr; ``details`` are the optional columns that are read.
+
+    Refuses a report without a timeline, if the command needs one.
+    """
+    from bridge.analyze.core import no_timeline
+    from bridge.source import load_report
+
+    with usage_errors():
+        source.check()
+        local = replace(source, reports=local_reports(source.reports))
+        report = load_report(local, details, PRINTER)
+    command = click.get_current_context().command.name or ""
+    no_timeline.refuse(
+        report.capture, SHOWN.get(command, command), fits=command in WITHOUT_TIMELINE
+    )
+    return report
 
 
 def warn(lines: Iterable[str]) -> None:
@@ -432,14 +411,6 @@ def warn(lines: Iterable[str]) -> None:
 
     for line in lines:
         click.echo(f"warning: {clean(line)}", err=True)
-
-
-def _with_timeline(capture: Capture) -> None:
-    """Refuse a command that needs a timeline if the report has none."""
-    from bridge.analyze.core import no_timeline
-
-    command = click.get_current_context().command.name or ""
-    no_timeline.refuse(capture, SHOWN.get(command, command), fits=command in WITHOUT_TIMELINE)
 
 
 def local_reports(reports: Sequence[Location]) -> tuple[Path, ...]:
@@ -464,32 +435,6 @@ def local_reports(reports: Sequence[Location]) -> tuple[Path, ...]:
         with doing(f"fetching {file}"):
             result.append(context.meta[DOWNLOADS].path(file))
     return tuple(result)
-
-
-def read_files(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Capture:
-    """Read report files."""
-    from bridge import importers
-    from bridge.scale import malloc
-
-    malloc.keep_for(reports)
-    what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
-    with doing(f"reading {what}"):
-        return importers.load(*reports, details=details, sidecar=sidecar)
-
-
-def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Capture, tuple[Rule, ...]]:
-    """Read a run, and the rules that it was imported with."""
-    from bridge import store  # sqlite-utils takes a while, and a report needs none of it
-    from bridge.importers.nsys.tables import has_detail
-    from bridge.join import options as labels
-    from bridge.scale import malloc
-
-    malloc.keep_for([db])
-    stored_run = store.get_run(db, run)
-    with doing(f"reading run {stored_run.id} of {db}"):
-        capture = store.load(db, stored_run.id, metrics=has_detail(details, "metrics"))
-    with store.refusing_damage(db, stored_run.id):
-        return capture, labels.rules(stored_run.rules) if stored_run.rules else ()
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:

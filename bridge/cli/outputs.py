@@ -53,6 +53,11 @@ class Output:
         known = suffix if suffix in self.formats else self.formats[0]
         return self.suffixes.get(suffix, known)
 
+    @property
+    def is_for_people(self) -> bool:
+        """Whether people see a table right away, on a terminal."""
+        return (self.format,) in FOR_PEOPLE and options.is_on_terminal(to_terminal=self.to_terminal)
+
     def check(self, inputs: Sequence[Location]) -> None:
         """Refuse, before any work, a file that cannot be written, and one of the inputs even with --force.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from bridge.analyze.core.catalog.view import GEOMETRY
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.flop_options import costs
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput, doing
+from bridge.cli.options import doing
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from bridge.analyze.cost.flops import Costs
     from bridge.report import Report
+    from bridge.source import ReportInput
 
 KINDS = ("breakdown", "timeline", "memory", "roofline", "histogram")
 HEIGHTS = {"breakdown": 3.2, "timeline": 2.4, "memory": 2.4, "roofline": 3.2, "histogram": 3.6}
@@ -114,8 +115,7 @@ def plot(
     if needed := missing():
         raise click.ClickException(needed)
 
-    report = source.load({"category"} | READ.get(kind, set()))
-    report = ncu_option.with_ncu(report, ncu, source.attribution_options)
+    report = options.load(replace(source, ncu=ncu), {"category"} | READ.get(kind, set()))
     no_timeline.refuse(report.capture, f"{kind} plot", fits=kind in no_timeline.PLOTS)
     with doing(f"drawing {path}"):
         _draw(report, drawing, path, force=output.force)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from click.core import ParameterSource
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import columns_of
-from bridge.analyze.tables.request import ALL, DEFAULT, NCU_DETAILS, TableRequest
+from bridge.analyze.tables.request import ALL, DEFAULT, TableRequest
 from bridge.cli import (
     completion,
     limits,
@@ -26,19 +27,17 @@ from bridge.cli import (
 from bridge.cli.flop_options import costs
 from bridge.cli.help import Command
 from bridge.cli.listing import Listing
-from bridge.cli.options import ReportInput, usage_errors
+from bridge.cli.options import usage_errors
 from bridge.cli.outputs import Output
-from bridge.cli.selection_options import LIST, RowOptions, TimeRange
-from bridge.cli.worker_options import WorkerOptions
+from bridge.cli.selection_options import LIST, RowOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.cost.flops import Costs
-    from bridge.analyze.run.ranks.table import Run
     from bridge.analyze.tables.source import TableSource
-    from bridge.report import Report
-    from bridge.store import StoredReport
+    from bridge.scale.workers import WorkerOptions
+    from bridge.source import ReportInput, TimeRange
 
 
 STEP_VIEWS = ("step", "gap")  # views with a column of steps
@@ -167,59 +166,49 @@ def report(
     the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of the op and
     everything under it, 'busy' the union of its intervals, 'span' first start to last end.
     """
+    from bridge.source import open_source
+
     if LIST in (request.by, rows.sort) or request.columns == (LIST,):
         _names(request).write(output)
         return
     with usage_errors():
         rows, time_range = without_steps(request, rows, time_range)
-        request = replace(request, costs=costs, also=rows.columns)
+        request = replace(
+            request, costs=costs, also=rows.columns, is_default=_is_default(SELECTING)
+        )
         request.check()
-        details = request.details | (NCU_DETAILS if ncu else frozenset())
-    source = _with_options(source, workers, raw=names == "raw", rank_from=rank_from, only=only)
-    source = source.with_steps(step_name)
+    source = replace(
+        source.attributed_by(raw=names == "raw", rank_from=rank_from, steps=step_name),
+        reports=worker_options.expand_reports(source.reports, workers),
+        only=only, ncu=ncu, time_range=time_range, workers=workers,
+    )  # fmt: skip
     output.check(source.reports)
-    needs_rows = [*_options_on_rows(time_range, request, ncu), *(["--only"] if only else [])]
-    request, answer = _without_rows(workers, request, source, needs_rows, fold=fold, output=output)
-    if answer is None:
-        report = ncu_option.with_ncu(source.load(details), ncu, source.attribution_options)
-        request = _fitting(request, report)
-        with usage_errors():
-            report = time_range.of(report)
-            if request.metrics == (LIST,):
-                _write_metrics(report, rows, output)
-                return
-        answer = _folded(report, fold=fold and not rows.conditions, output=output)
+    folds = fold and not rows.conditions and output.is_for_people
     with usage_errors():
+        answer = open_source(source, request, options.PRINTER, fold=folds)
+        if request.metrics == (LIST,):
+            _write_metrics(answer, request, rows, output)
+            return
+        request = answer.fitting(request)
         table = table_rows(answer, request, rows, output.format, running=running)
-    _warn_of_ranks(request, answer)
-    options.warn(_sizes(request, table))
+    options.warn(_doubts(request, answer, table))
     from bridge.cli.table_output import TableOutput
 
     printed = TableOutput(
         answer, request.by, rows.unit, every=bool(request.columns), top=rows.top,
         conditions=rows.conditions, fold=fold and not (rows.conditions or rows.sort or request.columns),
-        ranks=_ranks(request, answer), cycles=answer.cycles, side=only or "",
+        ranks=answer.members if request.by == RANK else None, cycles=answer.cycles, side=only or "",
     )  # fmt: skip
     workers.check_output(answer.source, table, output.format)
     text = printed.text(table, output.format, to_terminal=output.to_terminal)
     output.write(text, f"{len(table)} rows")
 
 
-def _with_options(
-    source: ReportInput,
-    workers: WorkerOptions,
-    *,
-    raw: bool,
-    rank_from: str | None,
-    only: str | None,
-) -> ReportInput:
-    """Return the input with the options that only this command has."""
-    return replace(
-        source,
-        reports=worker_options.expand_reports(source.reports, workers),
-        attribution=replace(source.attribution_options, raw=raw, rank_from=rank_from),
-        only=only,
-    )
+def _is_default(names: Sequence[str]) -> bool:
+    """Return whether none of these parameters of the running command was given."""
+    context = click.get_current_context()
+    given = (context.get_parameter_source(name) for name in names)
+    return all(source in (None, ParameterSource.DEFAULT) for source in given)
 
 
 def _names(request: TableRequest) -> Listing:
@@ -248,110 +237,13 @@ def _names(request: TableRequest) -> Listing:
     return Listing(listing.COLUMNS, rows, formatter.getvalue(), {"by": request.by, "sets": sets})
 
 
-def _folded(report: Report, *, fold: bool, output: Output) -> Report:
-    """Return the report; for people at a terminal, the ops of numbered steps are one op each."""
-    if (
-        not fold
-        or output.format != FORMATS[0]
-        or not options.is_on_terminal(to_terminal=output.to_terminal)
-    ):
-        return report
-    from bridge.analyze.core.folding import Folded
-
-    folded = Folded.of(report.attributed)
-    return replace(report, attributed=folded.attributed) if folded.ops else report
-
-
-def _fitting(request: TableRequest, report: Report | StoredReport) -> TableRequest:
-    """Return the request; where none was given and a report has no ranges, that for its kernels."""
-    context = click.get_current_context()
-    given = (context.get_parameter_source(name) for name in SELECTING)
-    is_default = all(source in (None, ParameterSource.DEFAULT) for source in given)
-    if not is_default or report.ranges or not report.totals["activities"]:
-        return request
-    kernels = len(report.by("kernel"))
-    return replace(request, by="kernel" if kernels else "memcpy")
-
-
-def _warn_of_ranks(request: TableRequest, answer: TableSource) -> None:
-    """Print doubts about ranks, for a table that depends on them."""
+def _doubts(request: TableRequest, answer: TableSource, table: pd.DataFrame) -> list[str]:
+    """Return doubts about ranks for a table of them, and how to record sizes of collectives if none has one."""
     if RANK_TABLES.intersection(request.by.split(",")):
-        options.warn(answer.rank_warnings)
-
-
-def _sizes(request: TableRequest, table: pd.DataFrame) -> list[str]:
-    """Return a line on how to record the sizes of collectives, if no row has one."""
+        return answer.rank_warnings
     if request.by != "collective" or "bytes" not in table or not len(table):
         return []
     return [NO_SIZES] if (table["bytes"] == -1).all() else []
-
-
-def _ranks(request: TableRequest, answer: TableSource) -> Run | None:
-    """Return who the ranks are, for a table of ranks from rows with times."""
-    from bridge.report import Report
-
-    if request.by != RANK or not isinstance(answer, Report):
-        return None
-    from bridge.analyze.core import no_timeline
-    from bridge.analyze.run.ranks.table import Run
-
-    return Run.of(answer.attributed) if no_timeline.has_timeline(answer.capture) else None
-
-
-def _options_on_rows(
-    time_range: TimeRange, request: TableRequest, ncu: tuple[Path, ...]
-) -> list[str]:
-    """Return the given options that need the rows of a report."""
-    metrics = ["--metrics"] if request.metrics else []
-    return [*time_range.options, *(["--ncu"] if ncu else []), *metrics]
-
-
-def _without_rows(
-    workers: WorkerOptions,
-    request: TableRequest,
-    source: ReportInput,
-    needs_rows: list[str],
-    *,
-    fold: bool,
-    output: Output,
-) -> tuple[TableRequest, TableSource | None]:
-    """Return the request, and the report that answers it without reading rows into this process, if any."""
-    with usage_errors():
-        combined = worker_options.combined(workers, request, source, needs_rows)
-    if combined is not None or needs_rows:
-        return request, combined
-    return _from_stored_tables(source, request, fold=fold, output=output)
-
-
-def _from_stored_tables(
-    source: ReportInput, request: TableRequest, *, fold: bool, output: Output
-) -> tuple[TableRequest, TableSource | None]:
-    """Return the request, and the run of the store whose stored tables answer it, None if none does.
-
-    Its warnings are printed. Ops of numbered steps, which people see folded, need the rows.
-    """
-    from bridge.join.options import AttributionOptions
-
-    if source.reports or source.sidecar or source.attribution_options != AttributionOptions():
-        return request, None
-    from bridge import store
-    from bridge.join.families import folded_names
-
-    stored = store.load_stored_report(source.db, source.run)
-    if stored is None:
-        return request, None
-    fitting = _fitting(request, stored)
-    is_folded = (
-        fold
-        and output.format == FORMATS[0]
-        and options.is_on_terminal(to_terminal=output.to_terminal)
-    )
-    if not stored.answers(fitting) or (
-        is_folded and folded_names(ops := list(stored.by("op")["op"])) != ops
-    ):
-        return request, None
-    options.warn((*stored.warnings, *stored.defects))
-    return fitting, stored
 
 
 def without_steps(
@@ -390,12 +282,13 @@ def table_rows(
     return moved(request.by, table, answer.began) if form in DOCUMENTS else table
 
 
-def _write_metrics(report: Report, rows: RowOptions, output: Output) -> None:
+def _write_metrics(
+    answer: TableSource, request: TableRequest, rows: RowOptions, output: Output
+) -> None:
     """Write the list of the metrics that Nsight Compute measured."""
-    from bridge.analyze.cost.metrics.values import metric_list
     from bridge.cli.table_output import TableOutput
 
-    table = metric_list(report.capture)
-    printed = TableOutput(report, LIST, rows.unit, every=True, top=rows.top)
+    table = answer.table(request)
+    printed = TableOutput(answer, LIST, rows.unit, every=True, top=rows.top)
     text = printed.text(table, output.format, to_terminal=output.to_terminal)
     output.write(text, f"{len(table)} rows")

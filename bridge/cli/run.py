@@ -167,7 +167,7 @@ UNRECORDED = "nothing was recorded: the program has no NVTX ranges and called no
 def _import(ctx: click.Context, planned: Plan, ended: LaunchResult, db: Path) -> None:
     """Import the reports as one run; if that fails, the exit status of the program has priority."""
     from bridge.importers.errors import ReportError
-    from bridge.package import UserError
+    from bridge.knowledge.package import UserError
 
     try:
         _import_recorded(ctx, planned, ended.reports, db)

@@ -75,7 +75,9 @@ def show(db: Path, run: str) -> None:
             click.echo(f"{part.source}: {_made(part.facts)}")
         _echo(summary_text(aggregates, options.look()))
         return
-    report = options.ReportInput((), db, number).load()
+    from bridge.source import ReportInput
+
+    report = options.load(ReportInput((), db, number))
     worth = store.get_run(db, number).quality
     for source, facts in zip(report.capture.source, report.capture.facts, strict=True):
         click.echo(f"{source}: {_made(facts)}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from bridge.analyze.core.filters import Condition
-    from bridge.report import Report
+    from bridge.source import TimeRange
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,38 +56,17 @@ def first_and_last(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-@dataclass(frozen=True)
-class TimeRange:
-    """A part of a report: host times from ``first`` to ``last`` in ns, steps, ranges of a name."""
+def _time_range(**given: Any) -> TimeRange:
+    from bridge.source import TimeRange
 
-    first: int | None = None
-    last: int | None = None
-    steps: tuple[int, int] | None = None
-    name: str | None = None
-
-    @property
-    def options(self) -> list[str]:
-        """The options that were given."""
-        names = {
-            "--from": self.first,
-            "--to": self.last,
-            "--step": self.steps,
-            "--range": self.name,
-        }
-        return [option for option, value in names.items() if value is not None]
-
-    def of(self, report: Report) -> Report:
-        """Return what began in that time. Raises ValueError with a message for the user if there is no such time."""
-        return report.within(
-            first_ns=self.first, last_ns=self.last, steps=self.steps, range_name=self.name
-        )
+    return TimeRange(**given)
 
 
 def window(command: F) -> F:
     """Give a command the options of time as one parameter ``time_range``."""
     return collected(
         "time_range",
-        TimeRange,
+        _time_range,
         click.option(
             "--from",
             "first",

@@ -11,9 +11,7 @@ from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
-from bridge.cli.options import ReportInput, usage_errors
 from bridge.cli.outputs import Output
-from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from bridge.render.table import Look
     from bridge.report import Report
     from bridge.scale.combined import CombinedReport
+    from bridge.source import ReportInput, TimeRange
     from bridge.store import StoredReport
 
     Summarized = Report | StoredReport | CombinedReport
@@ -51,9 +50,8 @@ def summary(
     from bridge.render import quality
 
     output.check(source.reports)
-    report = source.with_steps(step_name).load(ADVICE_DETAILS | QUALITY_DETAILS | {"metrics"})
-    with usage_errors():
-        report = time_range.of(report)
+    source = replace(source.attributed_by(steps=step_name), time_range=time_range)
+    report = options.load(source, ADVICE_DETAILS | QUALITY_DETAILS | {"metrics"})
     if output.format == "json":
         text = summary_json(report)
     else:

@@ -11,14 +11,14 @@ import click
 
 from bridge.cli import limits, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
-from bridge.cli.options import ReportInput, doing
+from bridge.cli.options import doing
 from bridge.cli.outputs import Output
-from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
     from bridge.analyze.core.time_range import Windows
     from bridge.analyze.draw.timeline import Selection
     from bridge.report import Report
+    from bridge.source import ReportInput, TimeRange
 
 RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MOST_RANKS = 1_000_000
@@ -103,8 +103,8 @@ def trace(
         _check(path, dialect)
         output.check(source.reports)
     details = DRAWN | (OF_CRITICAL_PATH if critical_path else frozenset())
-    report = replace(source.with_ranks(rank_from), only=only).load(details)
-    report = ncu_option.with_ncu(report, ncu, source.attribution_options)
+    source = replace(source.attributed_by(rank_from=rank_from), only=only, ncu=ncu)
+    report = options.load(source, details)
     if ranks or _for_tensorboard(path, dialect):
         options.warn(report.ranks.warnings)
     selection = replace(

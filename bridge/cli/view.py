@@ -13,6 +13,7 @@ import sys
 import time
 import webbrowser
 from contextlib import ExitStack
+from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,12 +28,13 @@ from bridge.capture.tool import search_path
 from bridge.cli import ncu_option, options
 from bridge.cli.help import Command
 from bridge.cli.html import write_page
-from bridge.cli.options import ReportInput, doing
+from bridge.cli.options import doing
 from bridge.cli.trace import DRAWN
 from bridge.output import file_name
 
 if TYPE_CHECKING:
     from bridge.importers.remote import Location
+    from bridge.source import ReportInput
 
 
 # -- A server for one file, on this machine only, until the file is fetched
@@ -232,8 +234,7 @@ def view(
         file = ready or folder / file_name(_name(source), TRACE)
         server = parts.enter_context(_bound(file, ui))  # first: the port may be taken
         if not ready:
-            report = source.load(DRAWN)
-            report = ncu_option.with_ncu(report, ncu, source.attribution_options)
+            report = options.load(replace(source, ncu=ncu), DRAWN)
             with doing("drawing the timeline"):
                 report.export_trace(file)
         _hand_over(server, keep=keep, browser=not no_browser)

@@ -10,11 +10,11 @@ from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.cli import options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
-from bridge.cli.options import ReportInput
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.why import Why
     from bridge.report import Report
+    from bridge.source import ReportInput
 
 REPORTS = (".sqlite", ".nsys-rep")
 
@@ -50,7 +50,7 @@ def why(
         raise click.UsageError(
             "name what to explain after the report: a kernel, or '#ROW' in quotes"
         )
-    explanation = explained(source.load({"nccl_calls", *SOURCE_DETAILS}), what)
+    explanation = explained(options.load(source, {"nccl_calls", *SOURCE_DETAILS}), what)
     from bridge.render import why as render
 
     if form == "json":

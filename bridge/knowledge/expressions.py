@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.package import UserError
+from bridge.knowledge.package import UserError
 
 LIMIT_S = 0.5  # CPU time of all searches of an expression, beyond what is usual for a text
 USUAL_S = 100e-6  # for a text; an ordinary expression takes a tenth of this

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from bridge.analyze.checks.advice import RULES, Advice, AdviceReport, NotJudged
 from bridge.analyze.checks.advice.places import Place
 from bridge.analyze.compare.gates import Verdict
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 from bridge.render.advice import records, remedy, sentence, worth
 
 SUITE = "bridge diff"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.core.calltree import WEIGHTS, CallTree, boxes, folded_stacks, sampled_stacks
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 from bridge.render import units
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -108,6 +108,14 @@ class CombinedReport:
             attributed_ns=self.totals["attributed_ns"],
         )
 
+    @property
+    def members(self) -> None:
+        """None: aggregates do not know the processes of a run."""
+
+    def fitting(self, request: TableRequest) -> TableRequest:
+        """Return the request: its table is the only one that was made."""
+        return request
+
     def layout(self, by: str) -> str:
         """Return the name of the columns that people see of a table, by `bridge.analyze.core.catalog.lookup.layout`."""
         return layout(by, activities=self.totals["activities"])

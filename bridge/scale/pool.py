@@ -23,7 +23,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import TYPE_CHECKING, Any
 
 from bridge.importers.errors import ReportError
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 from bridge.scale.task import FailedTask, Task
 from bridge.scale.worker import run_on_dask, run_task, version
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 from bridge.scale.task import FailedTask, Task
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from bridge.analyze.core.totals import Totals, add_totals
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.tables.request import TableRequest
 from bridge.importers.capture import NSIGHT_COMPUTE
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
@@ -87,6 +87,20 @@ class StoredReport:
         """The active cycles of a session, if the report holds other steps, too."""
         values = (self.notes or {}).get("cycles")
         return ActiveCycles(**values) if values else None
+
+    @property
+    def members(self) -> None:
+        """None: no table of ranks is stored."""
+
+    def fitting(self, request: TableRequest) -> TableRequest:
+        """Return the request, or that for kernels or copies, as `TableRequest.fitting` does."""
+        if self.notes is None:  # of another version, whose tables answer nothing
+            return request
+        return request.fitting(
+            ranges=self.ranges,
+            activities=self.totals["activities"],
+            kernels=len(self.tables["kernel"]),
+        )
 
     def answers(self, request: TableRequest) -> bool:
         """Return whether a stored table is the requested one, in its columns and in what it counts."""

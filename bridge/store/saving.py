@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from bridge.analyze.core.totals import Totals
 from bridge.importers import frames
 from bridge.importers.capture import Facts
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 from bridge.report import Report
 from bridge.store import bulk
 from bridge.store.checksums import Sums, column_sums, seal

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from real_parts import ROOT
 
-from bridge.package import VERSION
+from bridge.knowledge.package import VERSION
 
 PROGRAM = ROOT / ".ci" / "release.py"
 PLACES = {  # that may name the placeholder

@@ -21,7 +21,7 @@ from bridge.analyze.core.catalog.lookup import (
     sorting_columns,
 )
 from bridge.analyze.tables.breakdown import breakdown
-from bridge.analyze.tables.request import TableRequest, chosen
+from bridge.analyze.tables.request import METRIC_LIST, TableRequest, chosen
 from bridge.join.attributed import BOTH, AttributedCapture
 
 MakeRows = Callable[[Sequence[str]], pd.DataFrame]
@@ -35,6 +35,10 @@ def table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     Raises ValueError with a message for the user if the report cannot have the table or the
     columns.
     """
+    if request.metrics == (METRIC_LIST,):
+        from bridge.analyze.cost.metrics.values import metric_list
+
+        return metric_list(attributed.capture)
     if request.metrics:
         return _with_metrics(attributed, request)
     return _checked(attributed, request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from bridge.analyze.core.catalog import VIEWS, column_named
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 BOTH = "both"
 DEFAULT, ALL, FLOPS = "default", "all", "flops"
 COLUMN_LIST = "--columns list"
+METRIC_LIST = "list"  # among metrics: the table of those that were measured
 STEP_COST_NAMES = tuple(column.name for column in STEP_COSTS)
 # Flags of a single table, with that table and the columns of a capture that importers read for the flag.
 FLAGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -70,7 +71,8 @@ class TableRequest:
         idle_over_ns: gap, idle: only longer gaps; None: gaps over 10 µs are listed one by one, and
             all gaps count for the causes of idle time.
         costs: how FLOPs are counted; None for the default.
-        metrics: columns of Nsight Compute's metrics.
+        metrics: columns of Nsight Compute's metrics; `METRIC_LIST` alone: the list of them.
+        is_default: whether nobody chose the table: see `fitting`.
 
     """
 
@@ -85,6 +87,7 @@ class TableRequest:
     idle_over_ns: int | None = None
     costs: Costs | None = None
     metrics: tuple[str, ...] = ()
+    is_default: bool = field(default=False, compare=False)
 
     @classmethod
     def of(
@@ -101,7 +104,7 @@ class TableRequest:
         )
 
     def check(self) -> None:
-        """Raise ValueError with a message for the user if options cannot be combined."""
+        """Raise ValueError with a message for the user for an unknown table, or options that cannot be combined."""
         for flag, (table, _) in FLAGS.items():
             if getattr(self, flag) and self.by != table:
                 raise ValueError(f"--{flag.replace('_', '-')} goes with --by {table}")
@@ -110,6 +113,17 @@ class TableRequest:
             raise ValueError(
                 f"--direction goes with --by {', '.join(directed)}, or several dimensions"
             )
+        if self.by not in VIEWS:
+            dimensions_of(self.by)
+
+    def fitting(self, *, ranges: int, activities: int, kernels: int) -> TableRequest:
+        """Return the request; one that nobody chose asks for kernels, else for copies, where there are no ranges.
+
+        The numbers are those of the whole report.
+        """
+        if not self.is_default or ranges or not activities:
+            return self
+        return replace(self, by="kernel" if kernels else "memcpy")
 
     @property
     def details(self) -> frozenset[str]:

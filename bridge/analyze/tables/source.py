@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bridge.analyze.core.cycles import ActiveCycles
     from bridge.analyze.core.totals import Totals
     from bridge.analyze.run.gpu_use import Use
+    from bridge.analyze.run.ranks.table import Run
     from bridge.analyze.tables.request import TableRequest
 
 
@@ -55,6 +56,13 @@ class TableSource(Protocol):
     @property
     def rank_warnings(self) -> list[str]:
         """A warning if several processes have one rank."""
+
+    @property
+    def members(self) -> Run | None:
+        """The processes of the run with their ranks; None where that is unknown."""
+
+    def fitting(self, request: TableRequest) -> TableRequest:
+        """Return the request; where its table is the default and there are no ranges, that for kernels or copies."""
 
     def table(self, request: TableRequest) -> pd.DataFrame:
         """Return a table.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from bridge.package import UserError
+from bridge.knowledge.package import UserError
 
 
 class BenchError(UserError, ValueError):

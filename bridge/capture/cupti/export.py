@@ -29,8 +29,8 @@ from bridge.importers import frames
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.export import ExportWriter, Strings, where, without, without_zero
 from bridge.importers.recording.lines import PROCESS_BITS
+from bridge.knowledge.package import VERSION
 from bridge.output import whole
-from bridge.package import VERSION
 
 Ints = np.ndarray
 Columns = dict[str, Any]

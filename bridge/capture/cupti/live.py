@@ -18,7 +18,7 @@ from threading import Event, Thread
 from bridge.annotate.emitter import EXIT_S
 from bridge.capture.cupti.export import write_report
 from bridge.capture.tool import CaptureError
-from bridge.package import UserError
+from bridge.knowledge.package import UserError
 
 PERIOD_S = 5.0
 SHARE = 4  # the pause before the next table is at least so many times as long as making one took

@@ -33,8 +33,8 @@ from bridge.compat.megengine.operators import (
 )
 from bridge.importers.errors import ReportError
 from bridge.knowledge.expressions import Expression
+from bridge.knowledge.package import UserError
 from bridge.knowledge.suggestions import unknown_name
-from bridge.package import UserError
 from bridge.report import Report, load
 
 # -- Operators: one per call or per type

@@ -180,6 +180,7 @@ def report(
     output.check(source.reports)
     needs_rows = [*_options_on_rows(time_range, request, ncu), *(["--only"] if only else [])]
     request, answer = _without_rows(workers, request, source, needs_rows, fold=fold, output=output)
+    _log_answer(answer, source, workers, needs_rows)
     if answer is None:
         report = ncu_option.with_ncu(source.load(details), ncu, source.attribution_options)
         request = _fitting(request, report)
@@ -321,6 +322,24 @@ def _without_rows(
     if combined is not None or needs_rows:
         return request, combined
     return _from_stored_tables(source, request, fold=fold, output=output)
+
+
+def _log_answer(
+    answer: TableSource | None, source: ReportInput, workers: WorkerOptions, needs_rows: list[str]
+) -> None:
+    """Log what answers the request: rows that are read now, or what was summed up before; and what decided it."""
+    import logging  # which the rooms below have loaded by now; help does without it
+
+    logging.getLogger("bridge.cli").debug(
+        "answered by %s; given: %d reports, run %s, options that need rows: %s, workers: %s,"
+        " memory limit: %d bytes",
+        "rows" if answer is None else type(answer).__name__,
+        len(source.reports),
+        source.run,
+        " ".join(needs_rows) or "none",
+        workers.workers,
+        workers.memory,
+    )
 
 
 def _from_stored_tables(

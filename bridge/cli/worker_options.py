@@ -123,11 +123,17 @@ class WorkerOptions:
         paths = [path for path in reports if isinstance(path, Path)]
         if len(paths) < len(reports):
             return True
+        import logging
+
         from bridge.scale.windows.window import BASE, MANY, memory_needed
 
         sizes = [memory_needed(path, tables, raw=raw) for path in paths if path.exists()]
         most = max(sizes, default=0) if self.given else sum(sizes)
-        return BASE + MANY * (len(tables) > 1) + most > self.memory
+        needed = BASE + MANY * (len(tables) > 1) + most
+        logging.getLogger("bridge.cli").debug(
+            "reports that are read whole need %d of %d bytes", needed, self.memory
+        )
+        return needed > self.memory
 
     def check_output(self, source: Sequence[str], table: pd.DataFrame, form: str) -> None:
         """Raise ReportError if a table is too large to be written within --memory-limit by this process."""

@@ -26,6 +26,7 @@ from bridge.join.attribution import (
     calls_of,
     creation_of,
 )
+from bridge.join.attribution_log import log_attribution
 from bridge.join.autograd import Directions
 from bridge.join.families import chosen_names, chosen_steps, marked_steps, why_no_marks
 from bridge.join.hierarchy import CALLER, with_callers, with_forward_ranges
@@ -179,6 +180,7 @@ class AttributedCapture:
             attribution = with_guesses(attribution, capture, launches)
         op = np.where(is_op, codes, NONE)
         _check_delays(capture, attribution.launch)
+        log_attribution(capture.source, is_op, attribution)
         return cls(
             capture,
             attribution,

@@ -143,7 +143,16 @@ def open_source(
         answer = _of_store(source, request, listener, fold=fold)
     if answer is None:
         answer = _of_rows(source, request, listener, fold=fold)
-    LOG.debug("%s answers --by %s", type(answer).__name__, request.by)
+    LOG.debug(
+        "answered by %s; given: %d reports, run %s, options that need rows: %s, workers: %s,"
+        " memory limit: %d bytes",
+        type(answer).__name__,
+        len(source.reports),
+        source.run,
+        " ".join(source.needing_rows(request)) or "none",
+        source.workers.workers,
+        source.workers.memory,
+    )
     return answer
 
 

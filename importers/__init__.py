@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,8 @@ from bridge.importers.formats import read
 from bridge.importers.nsys.tables import EVERY, ONLY, SIDES, Details, requested_side
 from bridge.importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
 from bridge.importers.sides import of_side
+
+LOG = logging.getLogger("bridge.importers")
 
 __all__ = ["EVERY", "ONLY", "SIDES", "Capture", "Facts", "ReportError", "load"]
 
@@ -68,9 +71,21 @@ def _load(report: Location, given: str, details: Details, sidecar: Sequence[Path
 def _load_file(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     try:
         _check_readable(path)
-        return of_side(read(path, details, sidecar), requested_side(details))
+        capture = of_side(read(path, details, sidecar), requested_side(details))
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
+    facts = capture.facts[0]
+    LOG.debug(
+        "%s: product %s, schema %s; %d ranges, %d calls, %d activities; %d warnings",
+        path,
+        facts.product or "not said",
+        facts.schema or "not said",
+        len(capture.ranges),
+        len(capture.launches),
+        len(capture.activities),
+        len(facts.warnings),
+    )
+    return capture
 
 
 def _existing(path: Path) -> Path:

@@ -8,6 +8,7 @@ compressed or have columns of other types.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ from bridge.importers.arrow_messages import (
 from bridge.importers.errors import NotAReport
 from bridge.importers.sqlite_columns import batches
 from bridge.importers.texts import Ints
+
+LOG = logging.getLogger("bridge.importers")
 
 ARROW, PARQUET = ".arrow", ".parquet"
 SUFFIXES = (ARROW, PARQUET)
@@ -202,12 +205,13 @@ class ArrowTable:
 
     def _with_pyarrow(self, names: Sequence[str], what: str) -> Iterator[Batch]:
         """Yield the columns of a stream that has something that is not read here."""
+        LOG.debug("%s: %s columns: read by pyarrow", self.label, what)
         try:
             import pyarrow as pa
-        except ImportError:
+        except ImportError as error:
             raise NotAReport(
                 f"{self.label}: {what} columns, which pyarrow reads; pip install pyarrow"
-            ) from None
+            ) from error
         with self.path.open("rb") as file:
             file.seek(self.stream.position)
             try:
@@ -282,11 +286,11 @@ class ParquetTable:
         try:
             import pyarrow as pa
             from pyarrow import parquet
-        except ImportError:
+        except ImportError as error:
             raise NotAReport(
                 f"{label}: reading Parquet needs pyarrow; pip install 'nsight-bridge[parquet]',"
                 " or export with nsys export --type arrowdir"
-            ) from None
+            ) from error
         try:
             with parquet.ParquetFile(path) as file:
                 columns = {column.name: not column.nullable for column in file.schema_arrow}

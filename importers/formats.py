@@ -6,8 +6,8 @@ loaded at their first use.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from bridge.importers.errors import ExportFailed, NotAReport
 from bridge.importers.nsys import export
 from bridge.importers.nsys.read import read as read_nsys
 from bridge.importers.nsys.tables import JSON, Details, has_detail
+
+LOG = logging.getLogger("bridge.importers")
 
 SQLITE = b"SQLite format 3\0"
 Reader = tuple[
@@ -29,10 +31,12 @@ def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     """Read an existing file or folder; raises `ReportError` or OSError."""
     if path.is_dir():
         path = path if path.name else path.resolve()  # the folder "." has no name
+        LOG.debug("%s: a folder: read as tables of Nsight Systems", path)
         return _read_nsys_with_recordings(path, details, sidecar)
     with path.open("rb") as file:
         head = file.read(len(SQLITE))
         if head == SQLITE or is_arrow(head):
+            LOG.debug("%s: begins as SQLite or Arrow: read as Nsight Systems'", path)
             return _read_nsys_with_recordings(path, details, sidecar)
     return _read_other(path, details) or _read_nsys_with_recordings(path, details, sidecar)
 
@@ -42,9 +46,12 @@ def _read_other(path: Path, details: Details) -> Capture | None:
     for reader in READERS:
         fits, load = reader()
         if fits(path):
+            LOG.debug("%s: of the format that %s knows", path, fits.__module__)
             capture = load(path, details)
             check_durations(path.name, timed_frames(capture))
             return capture
+        LOG.debug("%s: not of the format that %s knows", path, fits.__module__)
+    LOG.debug("%s: of no other known format: read as Nsight Systems'", path)
     return None
 
 
@@ -58,8 +65,11 @@ def _read_nsys(path: Path, details: Details) -> Capture:
     if path.suffix not in export.SUFFIXES:
         return read_nsys(path, details=details)
     if (form := export.fastest_form()) != export.SQLITE:
-        with suppress(NotAReport, ExportFailed), export.exported(path, form) as tables:
-            return read_nsys(tables, details=details)
+        try:
+            with export.exported(path, form) as tables:
+                return read_nsys(tables, details=details)
+        except (NotAReport, ExportFailed) as error:
+            LOG.debug("%s: not as %s, so as SQLite: %s", path, form, error)
     # Also after a failure: SQLite may work where columns do not, and else it gives the message.
     with export.exported(path) as sqlite:
         return read_nsys(sqlite, details=details)

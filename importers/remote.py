@@ -7,9 +7,11 @@ name the URL without what may be a credential: the user information and the quer
 from __future__ import annotations
 
 import errno
+import logging
 import re
 import shutil
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +21,8 @@ from urllib.parse import unquote
 
 from bridge.importers.column_files import FOLDERS, SUFFIXES
 from bridge.importers.errors import ReportError
+
+LOG = logging.getLogger("bridge.importers")
 
 # -- The names of reports at URLs
 
@@ -152,8 +156,8 @@ def _opened(url: Url) -> tuple[Any, str]:
     """Return the file system of a URL, and the path there."""
     try:
         from fsspec.core import url_to_fs
-    except ImportError:
-        raise RemoteError(f"{url}: {NEEDED}") from None
+    except ImportError as error:
+        raise RemoteError(f"{url}: {NEEDED}") from error
     system, path = url_to_fs(url.text, **(_http_options() if url.protocol in HTTP else {}))
     system.invalidate_cache()  # a program may ask again after files were added
     return system, url.path or path
@@ -197,6 +201,8 @@ def _copy(url: Url, system: Any, path: str, target: Path) -> None:
     try:
         system.get_file(path, str(target))
     except Exception as error:  # of any kind: it comes from the package of the protocol
+        # No cause below: its text may quote parts of the URL, as a query, by which nobody finds its secret.
+        _log_without_texts(url, error)
         if getattr(error, "errno", None) == errno.ENOSPC:
             raise RemoteError(_no_space(url, target, "the disk is full")) from None
         if not target.exists() or not target.stat().st_size:
@@ -224,7 +230,22 @@ def _one_line(url: Url) -> Iterator[None]:
     except ReportError:
         raise
     except Exception as error:  # noqa: BLE001 - of any kind: each package has its own
+        _log_without_texts(url, error)
+        # No cause: its text may hold what `_message` leaves out, as a password without the rest of its URL.
         raise RemoteError(f"{url}: {_message(url, error)}") from None
+
+
+def _log_without_texts(url: Url, error: BaseException) -> None:
+    """Log the types of an error and of its causes, and where it was raised, not their texts: secrets stand in these."""
+    if not LOG.isEnabledFor(logging.DEBUG):
+        return
+    kinds: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        kinds.append(type(cause).__qualname__)
+        cause = cause.__cause__ or cause.__context__
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    LOG.debug("%s: %s, raised by\n%s", url, " caused by ".join(kinds), frames)
 
 
 def _message(url: Url, error: BaseException) -> str:
@@ -287,6 +308,7 @@ class Downloads:
             return report
         if report not in self._paths:
             place = self._new_place(report)
+            LOG.debug("%s: fetching it into %s", report, place)
             path = _fetch(report, place)
             self._paths[report] = path
             _origins[path] = report
@@ -302,7 +324,7 @@ class Downloads:
             folder = self._parent or tempfile.gettempdir()
             raise RemoteError(
                 f"{url}: no folder to fetch it into: {folder}: {error.strerror}"
-            ) from None
+            ) from error
 
 
 def origin(path: Path) -> str:

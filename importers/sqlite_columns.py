@@ -8,9 +8,10 @@ SQLite: large ones in rowid ranges by several threads, tables without row number
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,6 +33,8 @@ from bridge.importers.sqlite_pages import StoredTable, TablePages, TablesReader,
 from bridge.importers.sqlite_query import Query
 from bridge.importers.sqlite_sources import Source, Sources, quoted
 from bridge.importers.texts import Ints, Texts
+
+LOG = logging.getLogger("bridge.importers")
 
 # -- Arrow streams
 
@@ -273,14 +276,28 @@ class Database:
         with self._report_errors(), self._without_writers():
             from_pages = self._read_pages(queries)
         rest = {name: query for name, query in queries.items() if name not in from_pages}
+        if len(queries) > 1:  # not each of many reads of a few rows
+            self._log_ways(from_pages, rest)
         result = from_pages | (self._run(rest) if rest else {})
         return {name: result[name] for name in queries}
+
+    def _log_ways(self, from_pages: Collection[str], rest: Mapping[str, Query]) -> None:
+        """Log which tables SQLite reads, which takes longer, and which of them are stored as pages do not tell."""
+        tables = [query.table for query in rest.values()]
+        LOG.debug(
+            "%s: %d tables from pages; through SQLite: %s; views, or of unusual storage: %s",
+            self.path.name,
+            len(from_pages),
+            ", ".join(tables) or "none",
+            ", ".join(table for table in tables if table not in self.stored) or "none",
+        )
 
     def _read_pages(self, queries: Mapping[str, Query]) -> dict[str, Columns]:
         """Return the columns of those queries that can be answered from pages."""
         try:
             file = PageFile.open(self.path)
-        except (Unreadable, OSError):
+        except (Unreadable, OSError) as error:
+            LOG.debug("%s: read through SQLite, not from pages: %s", self.path.name, error)
             return {}
         try:
             if file.has_log and not self.immutable:
@@ -310,7 +327,8 @@ class Database:
             return None
         try:
             return pages_of(file, stored, [*query.values.values()], query.rows)
-        except Unreadable:
+        except Unreadable as error:
+            LOG.debug("%s: through SQLite, as its pages have %s", query.table, error)
             return None
 
     def _run(self, queries: Mapping[str, Query]) -> dict[str, Columns]:
@@ -443,6 +461,7 @@ class _PageResult:
     def add(self, part: int, columns: Sequence[Ints | Texts] | Unreadable) -> None:
         """Add the columns of a span."""
         if isinstance(columns, Unreadable):
+            LOG.debug("%s: through SQLite, as its pages have %s", self.query.table, columns)
             self.failed = True
             return
         for name, column in zip(self.query.values, columns, strict=True):

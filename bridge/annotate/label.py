@@ -117,8 +117,8 @@ def _hexadecimal(color: str) -> int:
         raise _no_color(color)
     try:
         return 0xFF000000 | int(digits, 16)
-    except ValueError:
-        raise _no_color(color) from None
+    except ValueError as error:
+        raise _no_color(color) from error
 
 
 def _no_color(color: object) -> TypeError:

@@ -6,6 +6,7 @@ only where the text says so.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import re
@@ -21,6 +22,8 @@ from typing import NamedTuple
 from bridge.annotate.emitter import version_of
 from bridge.capture.cupti.self_test import CuptiTest
 from bridge.capture.tool import CaptureError, find_program, tool_output
+
+LOG = logging.getLogger("bridge.capture")
 
 # -- What is installed on this machine
 
@@ -164,6 +167,7 @@ def _count_ranges(report: Path, backend: str) -> SelfTest:
     except NothingRecorded:
         return SelfTest(backend)
     except importers.ReportError as error:
+        LOG.debug("the report of the self-test cannot be read", exc_info=True)
         return SelfTest(backend, problem=str(error))
     return SelfTest(backend, int((ranges["name"] == NAME).sum()))
 
@@ -171,6 +175,7 @@ def _count_ranges(report: Path, backend: str) -> SelfTest:
 def _run_nsys(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run nsys with its temporary files in ``folder``."""
     variables = {"TMPDIR": str(folder), "BRIDGE_SIDECAR": "off", "BRIDGE_AUTOSTART": "0"}
+    LOG.debug("running %s", command)
     try:
         return subprocess.run(
             command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True,

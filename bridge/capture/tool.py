@@ -7,6 +7,7 @@ an error if the user requested it.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bridge.knowledge.package import UserError
+
+LOG = logging.getLogger("bridge.capture")
 
 FAILED, MISUSED, NOT_EXECUTABLE, NOT_FOUND = 1, 2, 126, 127  # the last two as in shells
 
@@ -135,6 +138,7 @@ def _values(text: str) -> frozenset[str]:
 
 def tool_output(path: str, *words: str) -> str:
     """Return the output of the tool; raises CaptureError if it does not run."""
+    LOG.debug("running %s", [path, *words])
     try:
         done = subprocess.run(
             [path, *words],
@@ -206,6 +210,8 @@ def command_line(tool: Tool, requested: Iterable[ToolOption]) -> Line:
     result = Line([], [])
     for option in requested:
         value, lacking = _known_value(tool, option)
+        if lacking:
+            LOG.debug("%s: its help does not list %s", tool.path, lacking)
         if lacking and option.requested_by:
             raise CaptureError(f"{option.requested_by}: {tool.name_and_version()} has no {lacking}")
         if lacking:

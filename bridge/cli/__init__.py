@@ -21,6 +21,7 @@ from bridge.cli.terminal import harmless
 from bridge.cli.unknown_names import Group, no_such_report, suggest_option
 from bridge.knowledge.package import VERSION
 
+DEBUG = "bridge.debug"  # key in the meta data of a context: whether --debug was given
 # A group without a subcommand: its message is its help. None before click 8.2.
 NoArgsIsHelp: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
@@ -69,15 +70,19 @@ class Commands(Group):
             return super().invoke(ctx)
         except click.ClickException as error:
             _improve(error, ctx)
+            _print_causes(error, ctx)
             raise
         except (click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as stop:
+            _print_causes(stop, ctx)  # where the command was
             click.echo("interrupted; nothing half-written was left", err=True)
             ctx.exit(128 + (stop.args[0] if stop.args else signal.SIGINT))
         except OSError as error:
+            _print_causes(error, ctx)
             raise _failure_of(error) from error
         except _failures() as error:  # imported only now: they import pandas
+            _print_causes(error, ctx)
             failure = click.ClickException(
                 harmless(with_report(_text(error, ctx), ctx, whole=True))
             )
@@ -100,6 +105,14 @@ def _failure_of(error: OSError) -> Exception:
     _let_go_of_stdout()
     reason = "closed" if error.errno == errno.EBADF else error.strerror or error
     return click.ClickException(harmless(f"{error.filename or 'standard output'}: {reason}"))
+
+
+def _print_causes(error: BaseException, context: click.Context) -> None:
+    """Print with --debug the traceback of an error, which the user else gets one line of, and of its causes."""
+    if context.meta.get(DEBUG):
+        from bridge.scale.debugging import causes
+
+        click.echo(causes(error), nl=False, err=True)
 
 
 def _improve(error: click.ClickException, context: click.Context) -> None:
@@ -142,6 +155,16 @@ def _print_includes(context: click.Context, _: click.Parameter, is_asked: bool) 
     context.exit()
 
 
+def _debug(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    """Print the log of the rooms until the command ends."""
+    if not is_asked or context.resilient_parsing:
+        return
+    from bridge.scale.debugging import logged  # `logging` takes time that few commands need
+
+    context.meta[DEBUG] = True
+    context.with_resource(logged())
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
@@ -154,6 +177,15 @@ def _print_includes(context: click.Context, _: click.Parameter, is_asked: bool) 
     expose_value=False,
     callback=_print_includes,
     help="Print the compiler's options for nsight_bridge.h, and exit.",
+)
+@click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_debug,
+    envvar="BRIDGE_DEBUG",
+    show_envvar=True,
+    help="Print on stderr what is read, chosen and skipped, and the traceback of an error.",
 )
 def main() -> None:
     """Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
     from bridge.cli.mcp_tools import Tools
+
+LOG = logging.getLogger("bridge.cli")
 
 NEEDED = "bridge mcp needs the MCP SDK: pip install 'nsight-bridge[mcp]'"
 TOOLS = (
@@ -110,6 +113,7 @@ def _answering(tool: Callable[..., str], lock: threading.Lock) -> Callable[..., 
             except click.ClickException as error:
                 raise ToolError(_message(error.format_message())) from error
             except (ReportError, UserError, ValueError, OSError) as error:
+                LOG.debug("%s is refused", tool.__name__, exc_info=True)
                 raise ToolError(_message(str(error))) from error
 
     return answer

@@ -166,12 +166,15 @@ UNRECORDED = "nothing was recorded: the program has no NVTX ranges and called no
 
 def _import(ctx: click.Context, planned: Plan, ended: LaunchResult, db: Path) -> None:
     """Import the reports as one run; if that fails, the exit status of the program has priority."""
+    import logging
+
     from bridge.importers.errors import ReportError
     from bridge.knowledge.package import UserError
 
     try:
         _import_recorded(ctx, planned, ended.reports, db)
     except (ReportError, UserError) as error:
+        logging.getLogger("bridge.cli").debug("the report is not imported", exc_info=True)
         click.echo(f"Error: {error}", err=True)
         ctx.exit(ended.status or 1)
 

@@ -109,10 +109,19 @@ def suggest_option(error: click.NoSuchOption) -> None:
         return
     parameters = context.command.get_params(context)
     known = [name for p in parameters for name in (*p.opts, *p.secondary_opts) if name[0] == "-"]
-    message = unknown_name(
+    message = _before_the_command(error.option_name, context) or unknown_name(
         "option", error.option_name, known, f"{context.command_path} --help", OPTIONS
     )
     vars(error).update(message=message, possibilities=None)
+
+
+def _before_the_command(option: str, context: click.Context) -> str:
+    """Return the message on an option that stands before the command, '' for any other."""
+    group = context.find_root()
+    if context is group or all(option not in p.opts for p in group.command.params):
+        return ""
+    command = context.command_path.removeprefix(group.command_path).strip()
+    return f"{option} stands before the command: {group.command_path} {option} {command}"
 
 
 def no_such_report(path: Path) -> str:

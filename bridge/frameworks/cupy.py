@@ -24,7 +24,7 @@ from bridge.annotate.patch import (
 try:
     cupy: Any = import_module("cupy")
 except ImportError as problem:
-    raise ImportError(f"bridge.cupy needs CuPy (pip install cupy-cuda12x): {problem}") from None
+    raise ImportError(f"bridge.cupy needs CuPy (pip install cupy-cuda12x): {problem}") from problem
 
 MODULES = ("cupy", "cupy.fft", "cupy.linalg", "cupy.random")
 KERNELS = ("ElementwiseKernel", "RawKernel", "ReductionKernel")

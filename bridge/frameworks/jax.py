@@ -26,7 +26,7 @@ try:
     jax: Any = import_module("jax")
     import_module("jax.numpy")
 except ImportError as problem:
-    raise ImportError(f"bridge.jax needs JAX (pip install jax): {problem}") from None
+    raise ImportError(f"bridge.jax needs JAX (pip install jax): {problem}") from problem
 
 JAX = Guard("calls of JAX")
 CALLED_BY_VECTOR = 1 << 11  # Py_TPFLAGS_HAVE_VECTORCALL: such a type does not look up `__call__`

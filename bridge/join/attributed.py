@@ -25,6 +25,7 @@ from bridge.join.attribution import (
     Ranges,
     calls_of,
     creation_of,
+    log_attribution,
 )
 from bridge.join.autograd import Directions
 from bridge.join.families import chosen_names, chosen_steps, marked_steps, why_no_marks
@@ -179,6 +180,7 @@ class AttributedCapture:
             attribution = with_guesses(attribution, capture, launches)
         op = np.where(is_op, codes, NONE)
         _check_delays(capture, attribution.launch)
+        log_attribution(capture.source, is_op, attribution)
         return cls(
             capture,
             attribution,

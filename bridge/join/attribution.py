@@ -7,6 +7,8 @@ were open on its thread when it began. The innermost of those that are ops owns 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,6 +19,8 @@ from numpy.typing import NDArray
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
+
+LOG = logging.getLogger("bridge.join")
 
 # -- From an activity to the API call that issued it, by (process, correlation id)
 
@@ -282,3 +286,26 @@ def creation_of(report: Ints, process: Ints, node: Ints, events: NodeEvents) -> 
             break
         at = np.where(further, original[at], at)
     return first[at]
+
+
+# -- What the log says of it
+
+
+def log_attribution(source: tuple[str, ...], is_op: Flags, attribution: Attribution) -> None:
+    """Log how the activities of some reports were attributed; ``is_op`` tells which ranges are ops."""
+    if not LOG.isEnabledFor(logging.DEBUG):
+        return
+    called = ", ".join(source)
+    LOG.debug("%s: %d of %d ranges are ops", called, np.count_nonzero(is_op), len(is_op))
+    LOG.debug(
+        "%s: activities with an op, by rule: %s; without, by reason: %s",
+        called,
+        _counts(attribution.rule, RULES),
+        _counts(attribution.reason, REASONS),
+    )
+
+
+def _counts(codes: Codes, meanings: Iterable[str]) -> str:
+    """Return the number of activities of each code that occurs; that without a name says that there is none."""
+    numbers = zip(meanings, np.bincount(codes).tolist(), strict=False)
+    return ", ".join(f"{name} {number}" for name, number in numbers if name and number) or "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -21,6 +22,8 @@ from bridge.scale.combined import CombinedReport, combine
 from bridge.scale.requests import whole_tables
 from bridge.scale.task import FailedTask, Task, Work
 from bridge.scale.worker import run_task
+
+LOG = logging.getLogger("bridge.scale")
 
 # -- Files that names, patterns and folders stand for
 
@@ -120,6 +123,7 @@ class Workers:
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Aggregates | FailedTask]:
         """Yield what comes of each task, in the order in which they end."""
+        LOG.debug("%d reports; %d workers, scheduler: %s", len(tasks), self.count, self.scheduler)
         if self.scheduler:
             return pool.on_cluster(tasks, self.scheduler)
         if self.count == 1 or len(tasks) == 1:

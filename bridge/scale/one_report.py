@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,8 @@ from bridge.scale.windows import window
 from bridge.scale.windows.aggregation import aggregated
 from bridge.scale.windows.window import WindowsError, why_not
 
+LOG = logging.getLogger("bridge.scale")
+
 
 def aggregate_report(task: Task, folder: str | None = None) -> Aggregates | FailedTask:
     """Load, join and aggregate one report; return a FailedTask if it cannot be read.
@@ -35,8 +38,10 @@ def aggregate_report(task: Task, folder: str | None = None) -> Aggregates | Fail
             with errors_name_urls(fetched.file):
                 return _aggregate(fetched)
     except ReportError as error:
+        LOG.debug("%s: left out", task.called, exc_info=True)
         return FailedTask(task.place, task.path, str(error))
     except MemoryError:
+        LOG.debug("%s: left out", task.called, exc_info=True)
         return FailedTask(task.place, task.path, f"{task.called}: not enough memory to read it")
 
 
@@ -84,6 +89,7 @@ def in_windows(task: Task) -> Aggregates | None:
     with _export(task.file) as path:
         raw = task.work.attribution_options.raw
         count = window.count(path, task.work.tables, task.work.memory, raw=raw)
+        LOG.debug("%s: %d windows for %d bytes", task.called, count, task.work.memory)
         if count == 1:
             return None
         for request in task.work.tables:

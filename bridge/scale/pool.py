@@ -6,6 +6,7 @@ are spawned: a forked process whose parent has threads may deadlock.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
@@ -13,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,12 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.importers.errors import ReportError
 from bridge.knowledge.package import VERSION
+from bridge.scale import debugging
 from bridge.scale.task import FailedTask, Task
 from bridge.scale.worker import run_on_dask, run_task, version
 
 if TYPE_CHECKING:
     from bridge.scale.aggregates import Aggregates
 
+
+LOG = logging.getLogger("bridge.scale")
 
 # -- Workers of a Dask cluster that runs already
 
@@ -179,6 +183,7 @@ def _outcomes(
                 ending = worker.end()
                 assert task is not None
                 died[task.place] = died.get(task.place, 0) + 1
+                LOG.debug("%s: its worker died: %s", task.called, ending)
                 if died[task.place] < TRIES:
                     waiting.append(task)
                     idle.append(start())
@@ -213,7 +218,7 @@ def serve(tasks: Connection, folder: str | None = None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, OSError):
+    with _logged_if_asked(), suppress(EOFError, OSError):
         while True:
             task = tasks.recv()
             try:
@@ -221,6 +226,11 @@ def serve(tasks: Connection, folder: str | None = None) -> None:
             except Exception as error:  # noqa: BLE001 - raised again by the parent
                 result = error
             tasks.send(result)
+
+
+def _logged_if_asked() -> AbstractContextManager[None]:
+    """Print the log of this process if the command that started it prints its own."""
+    return debugging.logged(f"worker {os.getpid()}: ") if debugging.is_on() else nullcontext()
 
 
 def _end_with_parent() -> None:

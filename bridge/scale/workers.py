@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from bridge.scale.combined import CombinedReport
     from bridge.scale.requests import PartRequest
     from bridge.scale.task import FailedTask, Work
+
+
+LOG = logging.getLogger("bridge.scale")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,9 @@ class WorkerOptions:
 
         sizes = [memory_needed(path, tables, raw=raw) for path in paths if path.exists()]
         most = max(sizes, default=0) if self.given else sum(sizes)
-        return BASE + MANY * (len(tables) > 1) + most > self.memory
+        needed = BASE + MANY * (len(tables) > 1) + most
+        LOG.debug("reports that are read whole need %d of %d bytes", needed, self.memory)
+        return needed > self.memory
 
     def check_output(self, source: Sequence[str], table: pd.DataFrame, form: str) -> None:
         """Raise ReportError if a table is too large to be written within --memory-limit by this process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,14 @@ from bridge.knowledge.suggestions import unknown_name
 from bridge.store.tables import (
     MEASURED,
     SUMMARIES,
+    VERSION,
     StoreError,
     damaged,
     exclusive_writer,
     open_store,
 )
+
+LOG = logging.getLogger("bridge.store")
 
 # -- Runs
 
@@ -140,6 +144,7 @@ def _row(database: Database, path: Path, run: int | str | None) -> Row:
             str(name) for row in rows[::-1] for name in (row.get("name"), row.get("id")) if name
         ]
         raise StoreError(f"{path}: {unknown_name('run', run, known, 'bridge runs list')}")
+    LOG.debug("%s: run %s of %d, schema %d", path, match["id"], len(rows), VERSION)
     return match
 
 

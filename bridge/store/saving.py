@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
@@ -31,6 +32,8 @@ from bridge.store.tables import (
     stored_columns,
 )
 
+LOG = logging.getLogger("bridge.store")
+
 Made = dict[str, Column]
 
 # Tables that need no computation are written while the others are made; names are complete last.
@@ -53,6 +56,7 @@ def save_once(path: Path, identity: str, rules: str, write: Callable[[], int]) -
         is_new = not was_there and not path.stat().st_size
         run = None if not path.stat().st_size else find_run(path, identity, rules)
         if run:
+            LOG.debug("%s: run %d is of the same reports: nothing is written", path, run.id)
             return run.id
         try:
             return write()

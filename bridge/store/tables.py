@@ -87,7 +87,9 @@ LEFT JOIN names h ON h.id = d.match""",
 }
 
 
-UPGRADED = "{}: upgraded from schema {} to {}; an older nsight-bridge no longer reads it"
+LOG = logging.getLogger("bridge.store")
+
+UPGRADED = "%s: upgraded from schema %d to %d; an older nsight-bridge no longer reads it"
 FOREIGN = "not a store of nsight-bridge; choose another --db"
 
 
@@ -200,7 +202,7 @@ def _up_to_date(path: Path, database: Database) -> None:
         database.execute(f"PRAGMA user_version = {step + 1}")
     database.conn.commit()
     if 0 < before < VERSION:
-        logging.getLogger(__name__).warning(UPGRADED.format(path, before, VERSION))
+        LOG.warning(UPGRADED, path, before, VERSION)
 
 
 def _version(path: Path, database: Database) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +49,8 @@ from bridge.importers.nsys.tables import JSON, Details, has_detail
 from bridge.importers.range_texts import name_lengths
 from bridge.importers.texts import Ints, Texts
 
+LOG = logging.getLogger("bridge.importers")
+
 HOST = 0  # the process of a trace whose pids are not those of processes
 IN_NANOSECONDS = 10**17  # a time of the epoch above it is not in µs
 OF_OWN = "; read the report that it was made of"
@@ -60,6 +63,7 @@ def read(path: Path, details: Details = True) -> Capture:
     with no_garbage_collection():
         head, events = read_json(path)
         if VERSION in head or is_pytorch(events):
+            LOG.debug("%s: %d events of PyTorch's profiler", name, len(events))
             return read_pytorch(name, head, events)
         trace = TraceEvents.of(events)
         del events  # half of the memory

@@ -5,11 +5,14 @@ The module stands alone because it is the only reader of ncu files that starts a
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from pathlib import Path
 
 from bridge.importers.errors import NotAReport
 from bridge.importers.programs import find_program
+
+LOG = logging.getLogger("bridge.importers")
 
 NCU = "ncu"
 OPTIONS = ("--csv", "--page", "raw", "--print-units", "base")  # no scaled value, which is rounded
@@ -31,6 +34,7 @@ def raw_page(path: Path) -> bytes:
     if ncu is None:
         raise NotAReport(f"{path.name}: {MISSING}")
     command = [ncu, "--import", str(path.absolute()), *OPTIONS]
+    LOG.debug("without NVIDIA's library: running %s", command)
     try:
         done = subprocess.run(
             command,

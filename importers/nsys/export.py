@@ -7,6 +7,7 @@ demonstration and for tests without a GPU.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sqlite3
@@ -26,6 +27,8 @@ from bridge.importers.nsys import schema
 from bridge.importers.nsys.tables import Table
 from bridge.importers.programs import find_program
 from bridge.importers.sqlite_columns import Database, texts_of
+
+LOG = logging.getLogger("bridge.importers")
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 TIME_LIMIT_S = 3600
@@ -61,7 +64,9 @@ def fastest_form() -> str:
     """
     nsys = None if os.environ.get(CHOICE) == SQLITE else find_program("nsys")
     forms = Offer.of(nsys).forms if nsys else frozenset()
-    return next((form for form in FASTER if form in forms), SQLITE)
+    fastest = next((form for form in FASTER if form in forms), SQLITE)
+    LOG.debug("nsys is %s; it exports %s; taken: %s", nsys, sorted(forms), fastest)
+    return fastest
 
 
 @contextmanager
@@ -102,12 +107,15 @@ def _run(
     command: Sequence[str], limit: int
 ) -> subprocess.CompletedProcess[str] | OSError | subprocess.TimeoutExpired:
     """Run a command; return its output, or why it did not run."""
+    LOG.debug("running %s", command)
     try:
-        return subprocess.run(
+        done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=limit, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return error
+    LOG.debug("%s ended with exit status %d", command[0], done.returncode)
+    return done
 
 
 def _add_capture(nsys: str, path: Path, target: Path) -> None:

@@ -25,6 +25,7 @@ from bridge.importers.nsys.devices import activities, memory, waits
 from bridge.importers.nsys.gpu_metrics import gpu_metrics
 from bridge.importers.nsys.payloads import nccl_calls
 from bridge.importers.nsys.ranks import host_and_ranks, name_value_pairs
+from bridge.importers.nsys.reading_log import log_tables
 from bridge.importers.nsys.stacks import call_chains
 from bridge.importers.nsys.tables import (
     FLAG,
@@ -289,7 +290,9 @@ def export_queries(
 
 def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Columns]:
     tables = readable_tables(path, database)
-    result = database.read(export_queries(path, tables, details=details))
+    queries = export_queries(path, tables, details=details)
+    result = database.read(queries)
+    log_tables(path, tables, queries, result, schema.SKIPPED[requested_side(details)])
     rest = schema.ANNOTATIONS.rest(tables, details=details)
     if take_flags(result.get("annotations", {})) and rest:
         result["annotations"] |= database.read({"rest": rest})["rest"]

@@ -170,6 +170,10 @@ class Table:
         }
         return _query(table, rare, tables[table], details=True) if table and rare else None
 
+    def is_in(self, tables: Mapping[str, Present]) -> bool:
+        """Return whether an export with these tables has the table, of any version."""
+        return self._newest(tables) is not None
+
     def _newest(self, tables: Mapping[str, Present]) -> str | None:
         """Return the table's name in this export; newer versions may have a suffix like _V2."""
         pattern = re.compile(rf"{self.name}(?:_V(\d+))?")

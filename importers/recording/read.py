@@ -7,6 +7,7 @@ details only by its call id.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +35,8 @@ from bridge.importers.recording.lines import (
     read_recording,
 )
 from bridge.importers.texts import Ints, Texts, unique_names
+
+LOG = logging.getLogger("bridge.importers")
 
 # -- Details of calls
 
@@ -303,6 +306,7 @@ def with_recordings(capture: Capture, path: Path, sidecar: Sequence[Path] = ()) 
         raise NotAReport(
             f"{names}: recorded by no process of {path.name}; to which report does it belong?"
         )
+    LOG.debug("%s: recordings of it: %s", path, [str(one.path) for one in candidates])
     recordings, problems = _read_candidates(candidates, strict=bool(sidecar))
     capture = with_details(capture, recordings)
     first, *others = capture.facts
@@ -348,6 +352,7 @@ def _candidates(paths: Iterable[Path], sidecar: Sequence[Path]) -> Iterator[Cand
             if path in sidecar:
                 reason = error.strerror if isinstance(error, OSError) else None
                 raise NotAReport(f"{path}: {reason}" if reason else str(error)) from error
+            LOG.debug("%s: no recording: %s", path, error)
             continue
         yield Candidate(path, fields["pid"], str(fields.get("host")), fields["epoch_ns"], written)
 

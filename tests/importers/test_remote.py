@@ -144,6 +144,27 @@ def test_a_failure_of_http_is_one_line_without_credentials(http, name, said) -> 
         result = bridge("report", f"{http}/{name}?token={SECRET}", *more)
         assert_refused(result, said)
         assert SECRET not in result.output
+        debugged = bridge("--debug", "report", f"{http}/{name}?token={SECRET}", *more)
+        assert debugged.stderr.endswith(result.stderr)
+        assert "RemoteError: http://127.0.0.1" in debugged.stderr
+        assert SECRET not in debugged.output
+
+
+def test_debugging_shows_where_another_package_failed_but_not_what_it_says(
+    memory, monkeypatch
+) -> None:
+    text = f"{SECRET} has expired"  # a part of a query, which no rule on URLs would find
+
+    def fail(_self: object, _path: str, target: str) -> None:
+        Path(target).write_bytes(b"a part")
+        raise OSError(text) from KeyError(text)
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "get_file", fail)
+    debugged = bridge("--debug", "report", f"{memory}/a.sqlite")
+    assert f"{memory}/a.sqlite: fetching it into" in debugged.stderr
+    assert f"{memory}/a.sqlite: OSError caused by KeyError, raised by\n" in debugged.stderr
+    assert "in fail" in debugged.stderr
+    assert SECRET not in debugged.output
 
 
 def test_a_host_that_does_not_answer_is_named(http) -> None:

@@ -139,7 +139,7 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
     try:
         copy: dict[str, Any] = loads(encoded(dict(metadata), default=None))
     except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"profile: metadata: {error}") from None
+        raise TypeError(f"profile: metadata: {error}") from error
     return copy
 
 

@@ -132,8 +132,8 @@ class CycleRecording:
             if device is not None:
                 return join(device.read(_name(self._writer), lines))
             return join(read.read_lines(_name(self._writer), lines))
-        except NothingRecorded:
-            raise NothingRecorded(NOTHING) from None
+        except NothingRecorded as error:
+            raise NothingRecorded(NOTHING) from error
 
     def dump(self, path: str | Path | None) -> None:
         """Write the recording to a file, by default that of the cycle; replaces the file.

@@ -13,7 +13,7 @@ try:
 except ImportError as problem:
     raise ImportError(
         f"bridge.compat.torch_profiler needs PyTorch (pip install torch): {problem}"
-    ) from None
+    ) from problem
 
 from torch.profiler import (
     DeviceType,

@@ -81,7 +81,7 @@ def _read(path: str) -> bytes:
     except OSError as problem:
         text = f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}"
         sys.stderr.write(f"{sys.executable}: {text}\n")
-        raise SystemExit(CANNOT_OPEN) from None
+        raise SystemExit(CANNOT_OPEN) from problem
 
 
 def _replace_first_path(path: str) -> None:

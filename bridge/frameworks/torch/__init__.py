@@ -7,7 +7,7 @@ try:
         "torch.nn"
     )  # not `torch` alone, because any folder of that name could be imported
 except ImportError as problem:
-    raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
+    raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from problem
 
 from bridge.frameworks.torch.blocks import BlockRanges, dataloader_waits, optimizer_steps
 from bridge.frameworks.torch.custom_ops import CustomOps, custom_ops

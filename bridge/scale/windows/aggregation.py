@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -46,6 +47,8 @@ from bridge.scale.windows.window import (
     check_memory,
     peak_memory,
 )
+
+LOG = logging.getLogger("bridge.scale")
 
 # -- Facts of the whole report that each window must agree with: ranks, names of GPUs
 
@@ -183,6 +186,9 @@ def aggregated(task: Task, path: Path, count: int, at: Sequence[int] | None = No
         for window in series:
             whole.add(window)
             peaks.append(peak_memory())
+            LOG.debug(
+                "%s: window %d of %d, peak %d bytes", whole.name, len(peaks) - 1, count, peaks[-1]
+            )
             check_memory(whole.name, task.work.memory, peaks, count)
         return whole.aggregates()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -29,6 +30,8 @@ from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting, TangledError
 from bridge.join.options import AttributionOptions
 from bridge.scale.requests import PartRequest, needed, part_request, stored_columns
+
+LOG = logging.getLogger("bridge.scale")
 
 # -- Results that windows cannot compute exactly
 
@@ -163,6 +166,7 @@ def count(path: Path, tables: Collection[PartRequest], limit: int, *, raw: bool 
     Raises ReportError with the smallest possible limit if no number is enough.
     """
     rows, base = memory_needed(path, tables, raw=raw), BASE + MANY * (len(tables) > 1)
+    LOG.debug("%s: %d bytes for the process, %d for its rows", path.name, base, rows)
     if base + rows <= limit:
         return 1
     if not is_export(path):

@@ -135,25 +135,29 @@ def open_source(
     cannot be read, StoreError for a run that is not there, and ValueError with a message for the user for
     options that do not go together.
     """
-    if source.workers.given:
-        answer: TableSource | None = _of_workers(source, request, listener)
-    elif source.reports:
-        answer = _in_windows(source, request, listener)
-    else:
-        answer = _of_store(source, request, listener, fold=fold)
-    if answer is None:
-        answer = _of_rows(source, request, listener, fold=fold)
+    answer = _without_rows(source, request, listener, fold=fold)
     LOG.debug(
         "answered by %s; given: %d reports, run %s, options that need rows: %s, workers: %s,"
         " memory limit: %d bytes",
-        type(answer).__name__,
+        "rows" if answer is None else type(answer).__name__,
         len(source.reports),
         source.run,
         " ".join(source.needing_rows(request)) or "none",
         source.workers.workers,
         source.workers.memory,
     )
-    return answer
+    return _of_rows(source, request, listener, fold=fold) if answer is None else answer
+
+
+def _without_rows(
+    source: ReportInput, request: TableRequest, listener: Listener, *, fold: bool
+) -> TableSource | None:
+    """Return what answers the request without its rows in this process, None if rows are needed."""
+    if source.workers.given:
+        return _of_workers(source, request, listener)
+    if source.reports:
+        return _in_windows(source, request, listener)
+    return _of_store(source, request, listener, fold=fold)
 
 
 def _of_workers(source: ReportInput, request: TableRequest, listener: Listener) -> CombinedReport:

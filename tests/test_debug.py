@@ -189,10 +189,10 @@ def test_it_says_which_formats_a_file_has_not() -> None:
 def test_it_says_who_answers(made) -> None:
     done("import", made, "-q")
     for words, who in (
-        ((made,), "Report"),
+        ((made,), "rows"),
         ((made, "--workers", "1"), "CombinedReport"),
         ((), "StoredReport"),
-        (("--from", "0"), "Report"),
+        (("--from", "0"), "rows"),
     ):
         [line] = lines_of("bridge.source", said("report", *words))
         assert line.startswith(f"answered by {who}; ")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bridge.cli.help import report_option
 from bridge.package import UserError
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 # -- One side of a report alone
 
 
-def only_option(command: F) -> F:
-    """Add the option ``--only``: the host or the GPU."""
-    return click.option(
-        "--only",
-        type=click.Choice(("host", "gpu")),
-        help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
-    )(command)
+only_option = report_option(
+    "--only",
+    type=click.Choice(("host", "gpu")),
+    help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
+    after="--rank-from",
+    rare=True,
+)
 
 
 def details_of_side(details: Details, side: str) -> Details:
@@ -74,11 +75,13 @@ def timeout_option(command: F) -> F:
         with _limit(*timeout) if timeout else nullcontext():
             return command(*args, **values)
 
-    result: F = click.option(
+    result: F = report_option(
         "--timeout",
         metavar="TIME",
         callback=_seconds,
         help="Stop after this time, as 60s, and write nothing.",
+        after="--sidecar",
+        rare=True,
     )(limited)  # type: ignore[assignment]
     return result
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from bridge.cli import options
+from bridge.cli.help import report_option
 from bridge.cli.options import doing
 
 if TYPE_CHECKING:
@@ -17,18 +18,14 @@ if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions
     from bridge.report import Report
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def ncu(command: F) -> F:
-    """Add the option ``--ncu`` to a command."""
-    return click.option(
-        "--ncu",
-        multiple=True,
-        type=options.FILE,
-        help="A report of Nsight Compute (.ncu-rep, or what ncu --csv prints) of the same program."
-        " May be repeated.",
-    )(command)
+ncu = report_option(
+    "--ncu",
+    multiple=True,
+    type=options.FILE,
+    help="A report of Nsight Compute (.ncu-rep, or what ncu --csv prints) of the same program."
+    " May be repeated.",
+    after="--db",
+)
 
 
 def with_ncu(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bridge.cli import options
+from bridge.cli.help import option
 from bridge.cli.options import ReportInput
 
 if TYPE_CHECKING:
@@ -58,14 +60,15 @@ class WorkerPool(click.ParamType):  # type: ignore[type-arg] # generic in new ve
         return int(text)
 
 
+worker_option = partial(option, section="Workers", rare=True)
 OPTIONS = (
-    click.option(
+    worker_option(
         "--workers",
         type=WorkerPool(),
         help="Read each report in one of N processes, or on the Dask cluster at ADDRESS (tcp://host:8786);"
         " only aggregates come back: see docs/fleet.md.",
     ),
-    click.option(
+    worker_option(
         "--memory-limit",
         "memory",
         metavar="SIZE",
@@ -73,7 +76,7 @@ OPTIONS = (
         help="Limit the memory of each worker, as 2GB or 512MiB: larger reports are read in windows of time,"
         " with equal results: see docs/memory-limit.md.",
     ),
-    click.option(
+    worker_option(
         "--strict", is_flag=True, help="With --workers: stop at a report that cannot be read."
     ),
 )
@@ -279,8 +282,8 @@ def _check(
     what: str, needs_rows: Sequence[str], remedy: str = "give the reports, without --workers"
 ) -> None:
     """Refuse options that need the rows of all reports at once."""
-    for option in needs_rows:
-        raise ValueError(f"{option} needs the rows of {what}: {remedy}")
+    for name in needs_rows:
+        raise ValueError(f"{name} needs the rows of {what}: {remedy}")
 
 
 def _stored(source: ReportInput) -> CombinedReport | None:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from command import bridge, done
 
 from bridge.cli import main
-from bridge.cli.catalog import CATALOG, COMMANDS, OF_COMMAND, RARE, SHARED
-from bridge.cli.help import Command
+from bridge.cli.catalog import CATALOG, COMMANDS, SECTIONS
+from bridge.cli.help import Command, Option, option
 
-SECTIONS = {
+LISTED = {
     "Capture": "run import doctor",
     "Analyze": "summary report advise memory why",
     "Look": "html trace view flame graph plot",
@@ -61,10 +62,10 @@ def options_in(text: str) -> dict[str, list[str]]:
 
 def test_commands_are_listed_in_sections() -> None:
     text = done("--help")
-    for title, names in SECTIONS.items():
+    for title, names in LISTED.items():
         part = text.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
         assert [line.split()[0] for line in part.splitlines()] == names.split()
-    assert sorted(" ".join(SECTIONS.values()).split()) == sorted(COMMANDS)
+    assert sorted(" ".join(LISTED.values()).split()) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.name)
@@ -92,24 +93,48 @@ def test_help_and_help_all_list_every_option_once(name: str) -> None:
 def test_an_option_is_in_the_same_section_everywhere() -> None:
     of: dict[str, set[str]] = {}
     for name in LEAVES:
-        if name in OF_COMMAND:
+        if name in ("run", "bench", "mcp"):  # where the same word is another option
             continue
         for title, options in options_in(done(*name.split(), "--help-all")).items():
-            for option in options:
-                of.setdefault(option, set()).add(title)
-    assert {option: titles for option, titles in of.items() if len(titles) > 1} == {}
+            for listed in options:
+                of.setdefault(listed, set()).add(title)
+    assert {listed: titles for listed, titles in of.items() if len(titles) > 1} == {}
 
 
-def test_tables_name_no_option_that_does_not_exist() -> None:
-    every = {max(o.opts, key=len) for command in LEAVES.values() for o in command.params}
-    assert {name for names in SHARED.values() for name in names.split()} <= every
-    for command, sections in OF_COMMAND.items():
-        own = {max(o.opts, key=len) for o in LEAVES[command].params}
-        assert {name for names in sections.values() for name in names.split()} <= own
-    for name in RARE:
-        *command, option = name.split()
-        own = {max(o.opts, key=len) for o in LEAVES[command[0]].params} if command else every
-        assert option in own, name
+def test_every_option_says_where_it_stands() -> None:
+    options = [o for c in LEAVES.values() for o in c.params if o.param_type_name == "option"]
+    assert [o.name for o in options if not isinstance(o, Option)] == []
+    assert {o.section for o in options} == set(SECTIONS)
+    assert {o.after for o in options} <= {"", *(name for o in options for name in o.opts)}
+
+
+def test_options_stand_by_section_in_order_of_definition_or_below_another() -> None:
+    @click.command(cls=Command, first=("Table",))
+    @option("--last", section="Output", rare=True)
+    @option("--moved", section="Report", after="--here")
+    @option("--stays", section="Report", after="--elsewhere")
+    @option("--plain")
+    @option("--unseen", hidden=True, rare=True)
+    @option("--here", section="Report")
+    @option("--by", section="Table")
+    def made() -> None: ...
+
+    text = CliRunner().invoke(made, ["--help-all"]).output
+    assert list(options_in(text).items()) == [
+        ("Table", ["--by"]),
+        ("Options", ["--plain"]),
+        ("Report", ["--stays", "--here", "--moved"]),
+        ("Output", ["--last"]),
+        ("Help", ["--help-all", "--help"]),
+    ]
+    short = CliRunner().invoke(made, ["--help"]).output
+    assert "--last" not in short
+    assert short.endswith("--help-all shows 1 more option.\n")
+
+
+def test_an_option_of_an_unknown_section_is_refused() -> None:
+    with pytest.raises(ValueError, match="'Tables' is no section"):
+        option("--by", section="Tables")(lambda: None)
 
 
 def test_report_shows_few_options_at_first() -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from command import bridge, done
 
 from bridge.cli import main
-from bridge.cli.catalog import CATALOG, COMMANDS, SECTIONS
+from bridge.cli.catalog import COMMANDS, SECTIONS
 from bridge.cli.help import Command, Option, option
 
 LISTED = {
@@ -66,12 +66,6 @@ def test_commands_are_listed_in_sections() -> None:
         part = text.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
         assert [line.split()[0] for line in part.splitlines()] == names.split()
     assert sorted(" ".join(LISTED.values()).split()) == sorted(COMMANDS)
-
-
-@pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.name)
-def test_a_summary_is_short_and_begins_with_a_verb(entry) -> None:
-    assert len(entry.summary) < 45
-    assert re.fullmatch(r"[A-Z][a-z]+[^s] .*[^.]", entry.summary)
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -137,13 +131,6 @@ def test_an_option_of_an_unknown_section_is_refused() -> None:
         option("--by", section="Tables")(lambda: None)
 
 
-def test_report_shows_few_options_at_first() -> None:
-    text = done("report", "--help")
-    assert sum(map(len, options_in(text).values())) <= 22
-    assert "geometry" not in text
-    assert "geometry" in done("report", "--by", "list")
-
-
 @pytest.mark.parametrize("columns", [80, 100, 120, 200])
 def test_help_takes_the_width_of_the_terminal_up_to_120(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -178,8 +165,6 @@ def test_a_group_alone_shows_its_commands_and_takes_help_all() -> None:
 def test_examples_come_first(name: str) -> None:
     assert LEAVES[name].examples
     text = done(*name.split(), "--help")
-    assert len(LEAVES[name].examples) >= 2 or name.startswith("runs ")
-    assert len(LEAVES[name].examples) <= 4
     usage, first, examples = re.split(r"\n\n", text)[:3]
     assert usage.startswith("Usage: ")
     assert first.startswith("  ")
@@ -203,7 +188,7 @@ def test_an_example_is_of_its_command_and_can_be_read(name: str, line: str) -> N
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of reports, each that of the demo under another name, with a store."""
     folder = tmp_path_factory.mktemp("examples")
     done("demo", "--folder", folder)
@@ -214,8 +199,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for _, line in EXAMPLES if not NEEDS.search(line)])
-def test_an_example_runs(line: str, demo: Path, folder: Path) -> None:
-    for path in demo.iterdir():
+def test_an_example_runs(line: str, examples: Path, folder: Path) -> None:
+    for path in examples.iterdir():
         if path.suffix in {".sqlite", ".db"} and path.name != "demo.sqlite":
             shutil.copy(path, folder / path.name)
     result = bridge(*words_of(line))

@@ -109,6 +109,8 @@ class ReportInput:
             raise ValueError("give either report files or --run, which reads the store")
         if self.sidecar and not self.reports:
             raise ValueError("--sidecar goes with report files: name them")
+        if self.workers.memory and not self.reports:
+            raise ValueError("--memory-limit goes with report files: a run is read as a whole")
         if self.reports:
             check_ranks(self.attribution_options.rank_from, list(map(given, self.reports)))
 
@@ -204,6 +206,7 @@ def _of_store(
     source: ReportInput, request: TableRequest, listener: Listener, *, fold: bool
 ) -> CombinedReport | StoredReport | None:
     """Return a run of aggregates, or the stored tables that answer the request; None if rows are needed."""
+    source.check()
     from bridge import store
     from bridge.join.options import AttributionOptions
 

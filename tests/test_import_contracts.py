@@ -40,6 +40,8 @@ BREACHES = {
     "bridge/analyze/checks/why.py": ("from bridge.analyze.draw import timeline",),
     "bridge/capture/tool.py": ("from bridge.cli import run",),
     "bridge/scale/task.py": ("from bridge.store import runs",),
+    "bridge/store/names.py": ("from bridge import source",),
+    "bridge/source.py": ("from bridge.bench import sweep",),
 }
 REFUSED = (
     "bridge.analyze.core.devices -> bridge.render.table",
@@ -64,6 +66,8 @@ REFUSED = (
     "bridge.analyze.checks.why -> bridge.analyze.draw.timeline",
     "bridge.capture.tool -> bridge.cli.run",
     "bridge.scale.task -> bridge.store.runs",
+    "bridge.store.names -> bridge.source",
+    "bridge.source -> bridge.bench.sweep",
 )
 
 
@@ -103,6 +107,16 @@ def test_the_contracts_refuse_what_they_are_for(tmp_path: Path):
     found = linted(tmp_path)
     assert found.returncode == 1, found.stdout + found.stderr
     assert [line for line in REFUSED if f"{line} " not in found.stdout] == []
+
+
+def test_a_room_that_stands_nowhere_is_refused(tmp_path: Path):
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "bridge", tmp_path / "bridge", ignore=without)
+    (tmp_path / "bridge" / "fresh.py").touch()
+    (tmp_path / "bridge" / "analyze" / "new.py").touch()
+    refused = linted(tmp_path)
+    assert refused.returncode == 1
+    assert {"- fresh", "- new"} <= {line.strip() for line in refused.stdout.splitlines()}
 
 
 def test_the_contract_on_importers_names_every_other_room():

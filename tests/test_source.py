@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import made_reports
@@ -110,12 +110,22 @@ def test_options_that_need_rows_are_refused_without_them(path, db, windows, work
         open_source(source, OP)
 
 
+def test_every_field_of_an_input_is_honoured_by_all_or_needs_rows():
+    """Workers, windows and the store know nothing of a field that is in neither list: they would ignore it."""
+    honoured = {"reports", "db", "run", "attribution", "sidecar", "workers"}
+    needing = {"only": "gpu", "ncu": (Path("k"),), "time_range": TimeRange(first=0)}
+    assert {field.name for field in fields(ReportInput)} == honoured | needing.keys()
+    for name, value in needing.items():
+        assert replace(ReportInput((), Path()), **{name: value}).needing_rows(OP)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         (ReportInput((), Path("none.db"), workers=ONE_WORKER), "--workers goes with reports"),
         (ReportInput((Path("a"),), Path("none.db"), 1), "either report files or --run"),
         (ReportInput((), Path("none.db"), 1, sidecar=(Path("a"),)), "--sidecar goes with report"),
+        (ReportInput((), Path("none.db"), workers=IN_WINDOWS), "--memory-limit goes with report"),
     ],
 )
 def test_what_does_not_go_together_is_refused_before_anything_is_read(source, message):

@@ -47,7 +47,6 @@ class TimeRange:
 
     @property
     def options(self) -> list[str]:
-        """The options that were given."""
         names = {
             "--from": self.first,
             "--to": self.last,

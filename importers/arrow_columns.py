@@ -77,7 +77,6 @@ def read_columns(file: TableFile, query: Query) -> Columns:
 
 
 def _column(query: Query, name: str, batch: Batch) -> Ints | Texts:
-    """Return a column of a batch."""
     if name in query.numbers:
         return _number_texts(query.columns[name], query.numbers[name], batch)
     if name in query.blobs:

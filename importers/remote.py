@@ -104,7 +104,6 @@ Location = Path | Url  # of a report
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is a URL, and no path."""
     return SCHEME.match(text) is not None
 
 
@@ -292,7 +291,6 @@ class Downloads:
         self._paths: dict[Url, Path] = {}
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -75,7 +75,6 @@ class PageFile:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self.descriptor)
 
     def read(self, numbers: Ints) -> Pages:

@@ -78,7 +78,6 @@ class Found:
 
 
 def find_loops(work: Issued) -> Found:
-    """Return the loops of a process."""
     search = _Search.of(work)
     divisions = search.divisions()
     loops: list[Division] = []
@@ -150,7 +149,6 @@ class Division:
 
     @property
     def first(self) -> int:
-        """The first row."""
         return int(self.row[0])
 
     @property

@@ -312,7 +312,6 @@ class PrefixSums:
 
     @classmethod
     def of(cls, work: Work) -> PrefixSums:
-        """Return the sums of ``work``."""
         return cls(
             *(
                 np.append(0, np.cumsum(c))
@@ -357,7 +356,6 @@ class Repeats:
     pause: Floats
 
     def select(self, rows: Flags) -> Repeats:
-        """Return the groups of ``rows``."""
         return Repeats(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 

@@ -100,7 +100,6 @@ class Steps:
         return pairwise(run_edges(number_groups(*keys)[0]).tolist())
 
     def select(self, rows: Ints | Flags) -> Steps:
-        """Return the steps of ``rows``."""
         columns = (getattr(self, field.name) for field in fields(self))
         return Steps(*(column[rows] for column in columns))
 

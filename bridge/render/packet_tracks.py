@@ -61,7 +61,6 @@ class Paths:
 
     @classmethod
     def of(cls, chain: Chain, rows: Ints) -> Paths:
-        """Return the paths of some rows."""
         of_node = np.full(len(chain.parent) + 1, MISSING)
         name_count = len(chain.name.names)
         values = [np.empty(0, np.int64)]
@@ -93,7 +92,6 @@ class PathText(Piece):
         return width
 
     def parts(self, rows: Ints) -> list[Part]:
-        """Return the paths' bytes for some rows."""
         return list(self._upwards(rows))[::-1]
 
     def _upwards(self, rows: Ints) -> Iterator[Part]:
@@ -128,7 +126,6 @@ class InternTable:
         self.paths: list[Packets] = []
 
     def number(self, use: int, text: str) -> int:
-        """Return the number of a text."""
         known = self.known.setdefault(use, {})
         if text not in known:
             known[text] = self._next(use, 1)
@@ -226,7 +223,6 @@ class Descriptors:
         self.of_track = np.array([self._track(track) for track in tracks], np.int64)
 
     def slices(self, s: Slices) -> Column:
-        """Return the track of each slice."""
         return through(self.of_track, s.track)
 
     def samples(self, s: Slices) -> Column:

@@ -76,7 +76,6 @@ class Aggregates:
 
 
 def aggregates(report: Report, place: int, tables: Sequence[PartRequest]) -> Aggregates:
-    """Aggregate one report."""
     capture = report.capture
     return Aggregates(
         place,
@@ -126,7 +125,6 @@ def share_denominators(report: Report) -> dict[str, int]:
 
 
 def owning_ops(report: Report) -> frozenset[str]:
-    """Return the ops that own an activity."""
     op = report.attributed.activity_op
     return frozenset(report.attributed.ops[code] for code in np.unique(op[op != NONE]).tolist())
 

@@ -54,17 +54,14 @@ class StoredReport:
 
     @property
     def ranges(self) -> int:
-        """The number of ranges."""
         return self.summary.ranges
 
     @property
     def graphs(self) -> Totals:
-        """The accounting of the CUDA graphs that were recorded as a whole."""
         return self.summary.graphs or add_totals([])
 
     @property
     def use(self) -> Use:
-        """The use of the GPUs."""
         return self.summary.use
 
     @property
@@ -84,7 +81,6 @@ class StoredReport:
 
     @property
     def cycles(self) -> ActiveCycles | None:
-        """The active cycles of a session, if the report holds other steps, too."""
         values = (self.notes or {}).get("cycles")
         return ActiveCycles(**values) if values else None
 
@@ -119,11 +115,9 @@ class StoredReport:
         return self.tables[request.by]
 
     def layout(self, by: str) -> str:
-        """Return the name of the columns that people see of a table."""
         return layout(by, activities=self.totals["activities"])
 
     def nothing(self, by: str) -> str:
-        """Return the message for a table without rows, "" for none."""
         return nothing(by, activities=self.totals["activities"], ranges=self.ranges)
 
 

@@ -55,7 +55,6 @@ class Slices:
         return len(self.name)
 
     def take(self, rows: Ints) -> Slices:
-        """Return the slices in these rows."""
         places = rows.tolist()
         texts = (
             [column[row] for row in places]
@@ -82,7 +81,6 @@ class Points:
 
     @property
     def where(self) -> list[tuple[Any, Any]]:
-        """The pid and tid of each, as written."""
         return [_where(event) for event in self.events]
 
 
@@ -306,7 +304,6 @@ def _of_events(
 
 
 def of_categories(points: Points, categories: Sequence[str]) -> Points:
-    """Return the events of these categories."""
     rows = [row for row, event in enumerate(points.events) if event.get("cat") in categories]
     at = np.array(rows, np.int64)
     return Points([points.events[row] for row in rows], points.time[at], points.place[at])

@@ -238,7 +238,6 @@ class Windows:
                 )
 
     def __len__(self) -> int:
-        """Return the number of windows."""
         return self.survey.windows
 
     def __iter__(self) -> Iterator[Window]:
@@ -246,7 +245,6 @@ class Windows:
         return map(self.window, range(len(self)))
 
     def window(self, number: int) -> Window:
-        """Read a window."""
         numbers: dict[str, list[Ints]] = {}
         columns = dict(self.short)
         for table in EVENT_TABLES:

@@ -41,7 +41,6 @@ class Blocks:
 
     @classmethod
     def of(cls, segments: Sequence[Any]) -> Blocks:
-        """Read the segments."""
         valid = [segment for segment in segments if type(segment) is dict]
         device, total = (_column(valid, key) for key in ("device", "total_size"))
         device = np.maximum(device, 0)  # absent in snapshots of one GPU

@@ -316,7 +316,6 @@ def _times(table: pd.DataFrame, rows: Ints) -> Intervals:
 
 
 def _rows_by_code(code: Ints) -> dict[int, Ints]:
-    """Return the rows of each code."""
     order = stable_order(code) if len(code) else code
     return {int(code[order[a]]): order[a:b] for a, b in pairwise(run_edges(code[order]).tolist())}
 

@@ -44,7 +44,6 @@ class Collections:
         self._open: list[Entry] = []
 
     def enable(self) -> None:
-        """Begin."""
         if self._note not in gc.callbacks:
             gc.callbacks.append(self._note)
 
@@ -70,11 +69,9 @@ class Collections:
 class Switch(Protocol):
     """An annotation that can be enabled and disabled."""
 
-    def enable(self) -> None:
-        """Begin."""
+    def enable(self) -> None: ...
 
-    def disable(self) -> None:
-        """End."""
+    def disable(self) -> None: ...
 
 
 class Automatic:

@@ -57,7 +57,6 @@ Key = tuple[int, int]
 
 
 def dimensions_of_tables(tables: Collection[PartRequest]) -> frozenset[str]:
-    """Return the dimensions of tables."""
     return frozenset(
         n for request in tables if request.by not in VIEWS for n in dimensions_of(request.by)
     )
@@ -146,7 +145,6 @@ class WarningCounts:
         self.matches: MatchCounts | None = None
 
     def add(self, attributed: WindowCapture, window: Window) -> None:
-        """Add a window."""
         matches = MatchCounts.of(attributed, 0, window.number["activities"])
         self.matches = self.matches + matches if self.matches else matches
         self.rules = list(validity.findings(attributed))
@@ -241,7 +239,6 @@ class _Whole:
         return attribute_window(window, attribution_options, self.consistency.ranks)
 
     def aggregates(self) -> Aggregates:
-        """Return the aggregates of all windows."""
         capture = self.skeleton
         tables = {
             table_accumulator.part.name: packed(

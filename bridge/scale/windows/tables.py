@@ -254,7 +254,6 @@ def _added(size: int, rows: Ints, values: Ints, empty: int) -> Ints:
 
 
 def _taken(table: PartialTable, rows: Ints) -> PartialTable:
-    """Return some rows of a table."""
     place = np.full(table.rows, -1)
     place[rows] = np.arange(len(rows))
     times = {}

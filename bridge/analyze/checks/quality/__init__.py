@@ -40,12 +40,10 @@ class Quality:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether anything ran on a GPU."""
         return self.nothing is None or self.nothing.activities > 0
 
 
 def quality(attributed: AttributedCapture) -> Quality:
-    """Return the quality of a capture."""
     evidence = CaptureEvidence(attributed)
     measured = [
         (reason, measurement)

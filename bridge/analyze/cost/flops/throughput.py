@@ -212,7 +212,6 @@ class Limits:
 
     @classmethod
     def of(cls, attributed: AttributedCapture, costs: Costs) -> Limits:
-        """Return the peaks of all devices of a capture."""
         values: dict[Key, list[Peaks]] = {}
         for key, name, facts in _devices(attributed):  # one iteration per device of a process
             values.setdefault(key, []).append(costs.peaks(name, facts))
@@ -326,12 +325,10 @@ class GroupCosts:
 
     @cached_property
     def known(self) -> RangeCosts:
-        """The costs of each range."""
         return best_costs(self.attributed, self.costs)
 
     @cached_property
     def tree(self) -> CostTree:
-        """The tree of ranges."""
         return CostTree(self.attributed.hierarchy)
 
     @cached_property

@@ -74,7 +74,6 @@ class Selection:
         )
 
     def of(self, whole: Timeline) -> Timeline:
-        """Return the selected part of a timeline."""
         timeline = _slim(whole) if self.slim else whole
         for windows in self.windows:
             timeline = _filter_time(timeline, windows)

@@ -226,7 +226,6 @@ class HostTimes:
 
     @classmethod
     def of(cls, attributed: AttributedCapture, pieces: Pieces) -> HostTimes:
-        """Return the times of these pieces."""
         system = system_time(attributed, pieces.stack, pieces.start, pieces.end)
         names = attributed.capture.system_calls["name"]
         return cls(

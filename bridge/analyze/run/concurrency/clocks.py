@@ -109,7 +109,6 @@ class Clocks:
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Clocks:
-        """Return the clocks of a capture."""
         facts = attributed.capture.facts
         clocks = clocks_by_start(facts)
         if not all(fact.timeline for fact in facts):

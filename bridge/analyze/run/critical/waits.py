@@ -101,7 +101,6 @@ class Waits:
 
     @classmethod
     def of(cls, work: Work) -> Waits:
-        """Return the waits of a capture."""
         states = call_states(work.attributed)
         waits = np.isin(states, (IN_SYNC, IN_BLOCKING))
         stream_waits = np.flatnonzero(calls_matching(work.attributed, STREAM_WAIT))
@@ -148,7 +147,6 @@ class _Records:
 
     @classmethod
     def of(cls, work: Work) -> _Records:
-        """Return the records of a capture."""
         attributed, waits = work.attributed, work.attributed.capture.waits
         columns = {c: frames.ints(waits, c) for c in {*STREAM, *EVENT}}
         of_work = {c: work.column(c) for c in STREAM}

@@ -133,7 +133,6 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self.process >> 24 & frames.ID_BITS
 
 

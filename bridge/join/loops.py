@@ -70,14 +70,14 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoopDetection:
     """The loops of a process in the order of time, or why there are none."""
 
     loops: tuple[Loop, ...]
     why: str = ""
 
 
-def find_loops(work: Issued) -> Found:
+def find_loops(work: Issued) -> LoopDetection:
     search = _Search.of(work)
     divisions = search.divisions()
     loops: list[Division] = []
@@ -90,13 +90,13 @@ def find_loops(work: Issued) -> Found:
             if outer is None:
                 why = reason
                 if division.covered >= MIN_COVERED:
-                    return Found((), why)
+                    return LoopDetection((), why)
             else:
                 loops.append(outer)
     if sum(one.covered for one in loops) < MIN_COVERED:
-        return Found((), why)
+        return LoopDetection((), why)
     ordered = sorted(loops, key=lambda one: one.first)
-    return Found(tuple(loop for one in ordered for loop in _alike(search.cut(one))))
+    return LoopDetection(tuple(loop for one in ordered for loop in _alike(search.cut(one))))
 
 
 def _alike(loop: Loop) -> list[Loop]:

@@ -29,10 +29,10 @@ from bridge.render.packets import (
     Part,
     Piece,
     column_of,
+    gather,
     integer,
     message,
     tag,
-    through,
     varints,
 )
 from bridge.render.text_columns import Names
@@ -138,7 +138,7 @@ class InternTable:
         number_by_code = np.full(len(used), MISSING)  # the last entry is for rows without a name
         codes = np.flatnonzero(used[:-1])
         number_by_code[codes] = [self.number(use, named.names[code]) for code in codes.tolist()]
-        return through(number_by_code, named.codes)
+        return gather(number_by_code, named.codes)
 
     def path_column(self, use: int, chain: Chain, rows: Ints) -> Column:
         """Number the distinct paths of some rows, as `column` does for names."""
@@ -150,7 +150,7 @@ class InternTable:
         packet = Message(PACKET, [Fixed(ON_SEQUENCE), Message(INTERNED_DATA, [entry])])
         self.paths.append(Packets([packet], np.arange(len(paths.name)), TEXTS_PER_CHUNK))
         number_by_node = np.where(paths.of_node == MISSING, MISSING, paths.of_node + first)
-        return through(number_by_node, chain.node)
+        return gather(number_by_node, chain.node)
 
     def packets(self) -> Iterator[bytes]:
         """Yield packets with all texts and their numbers, except paths."""
@@ -223,7 +223,7 @@ class Descriptors:
         self.of_track = np.array([self._track(track) for track in tracks], np.int64)
 
     def slices(self, s: Slices) -> Column:
-        return through(self.of_track, s.track)
+        return gather(self.of_track, s.track)
 
     def samples(self, s: Slices) -> Column:
         """Return the track of each sample of a counter; a group has one track per name."""

@@ -31,7 +31,7 @@ def column_of(values: Ints) -> Column:
     return lambda rows: values[rows]
 
 
-def through(table: Ints, codes: Ints) -> Column:
+def gather(table: Ints, codes: Ints) -> Column:
     """Return a column of the entries of a table, by the code of each row."""
     return lambda rows: table[codes[rows]]
 

@@ -18,8 +18,7 @@ from bridge.importers.column_files import files_of, is_columnar
 from bridge.importers.device_work import is_next_to_nothing
 from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.frames import MISSING
-from bridge.importers.nsys import diagnostics_text as said
-from bridge.importers.nsys import schema
+from bridge.importers.nsys import diagnostics_text, schema
 from bridge.importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
 from bridge.importers.nsys.devices import activities, memory, waits
 from bridge.importers.nsys.gpu_metrics import gpu_metrics
@@ -138,11 +137,11 @@ def diagnostics(columns: Columns, strings: Strings) -> pd.DataFrame:
     )
 
 
-def _said(read: Mapping[str, Columns], strings: Strings, *, idle: bool) -> pd.DataFrame:
+def _all_diagnostics(read: Mapping[str, Columns], strings: Strings, *, idle: bool) -> pd.DataFrame:
     """Return the frame `diagnostics` with the quoted lines of the program below the messages of the profiler."""
     messages = diagnostics(read["diagnostics"], strings)
-    lines = said.quotes(read["streams"], strings, idle=idle)
-    return frames.concat([messages, said.as_diagnostics(lines)]) if lines else messages
+    lines = diagnostics_text.quotes(read["streams"], strings, idle=idle)
+    return frames.concat([messages, diagnostics_text.as_diagnostics(lines)]) if lines else messages
 
 
 Export = Database | ColumnarExport
@@ -305,7 +304,7 @@ def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Col
     if has_payloads and (query := _python_stacks(tables, every, details=details)):
         every |= database.read({"python_stacks": query})
     names = schema.OVERHEAD_NAMES.query(tables)
-    if names and "overhead" not in result and said.lacks_events(every):
+    if names and "overhead" not in result and diagnostics_text.lacks_events(every):
         every["overhead_names"] = database.read({"names": names})["names"]
     return every
 
@@ -405,7 +404,7 @@ def to_capture(
     messages = (
         frames.frame("diagnostics", {})
         if export
-        else _said(read, strings, idle=is_next_to_nothing(on_device, launches, length))
+        else _all_diagnostics(read, strings, idle=is_next_to_nothing(on_device, launches, length))
     )
     lines = () if export or not unread else (f"{file_name(path)}: {_unread(unread)}",)
     return Capture(
@@ -475,7 +474,7 @@ def export_facts(
     whole, ``left_out`` the rows at impossible times. Raises a `ReportError` if there are no rows.
     """
     if not sum(rows):
-        raise NothingRecorded(said.nothing_recorded(path.name, read), source=path.name)
+        raise NothingRecorded(diagnostics_text.nothing_recorded(path.name, read), source=path.name)
     name = file_name(path)
     warnings = _warnings(name, read, rows, opaque)
     if left_out:
@@ -562,7 +561,7 @@ def _warnings(
     name: str, read: Mapping[str, Columns], rows: Sequence[int], opaque: int
 ) -> tuple[str, ...]:
     """Return the warnings; ``rows`` counts ranges, launches and activities."""
-    lines = said.missing(read, rows, no_gpu=has_no_gpu(read))
+    lines = diagnostics_text.missing(read, rows, no_gpu=has_no_gpu(read))
     if opaque:
         lines.append(
             f"{opaque} CUDA graph launches are recorded as a whole;"

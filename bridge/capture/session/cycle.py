@@ -146,7 +146,7 @@ class Automatic:
 REASON = "a session records"
 
 
-class Before(NamedTuple):
+class AnnotationState(NamedTuple):
     """The state of annotations before a cycle."""
 
     emitter: Emitter
@@ -168,7 +168,7 @@ class Cycle:
         self._automatic = Automatic(options)
         self._capture = capture_control(options.capture)
         self._recorder: Recorder | None = None
-        self._before: Before | None = None
+        self._before: AnnotationState | None = None
         self._muted = False
 
     def prepare(self) -> None:
@@ -181,7 +181,7 @@ class Cycle:
             self._restore()
         self._capture.start()
         tool = sampling.without_sampler(emit.current())
-        self._before = Before(tool, state.reason, state.writer, state.details)
+        self._before = AnnotationState(tool, state.reason, state.writer, state.details)
         writer = self._recording.next()
         self._recording.start_device()
         self._recorder = Recorder(writer, None if isinstance(tool, NullEmitter) else tool)

@@ -111,8 +111,12 @@ class _Reader:
         launched = self._launches(places)
         work = slices.take(rows[DEVICE])
         activity_frame = activities(
-            work, self.producer, self._labels(rows[DEVICE]), self._owners(work, places), launched.of_device
-        )  # fmt: skip
+            work,
+            self.producer,
+            self._labels(rows[DEVICE]),
+            self._owners(work, places),
+            launched.of_device,
+        )
         tables = [t for t in (range_frame, launched.frame, activity_frame) if len(t)]
         span = (
             min(int(t["start"].min()) for t in tables),

@@ -341,11 +341,18 @@ def with_all_columns(table: Table, columns: Columns) -> Columns:
     """Return all columns of a table; those that were not read are missing in every row."""
     rows = len(next(iter(columns.values()))) if columns else 0
     return {
-        name: _replace_none(columns[name], column) if name in columns
-        else Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64)) if column.text
-        else np.broadcast_to(np.int64(column.missing), (rows,))
+        name: _replace_none(columns[name], column)
+        if name in columns
+        else _missing_values(column, rows)
         for name, column in table.columns.items()
-    }  # fmt: skip
+    }
+
+
+def _missing_values(column: Column, rows: int) -> Ints | Texts:
+    """Return a column that is missing in every row."""
+    if column.text:
+        return Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64))
+    return np.broadcast_to(np.int64(column.missing), (rows,))
 
 
 def _replace_none(values: Ints | Texts, column: Column) -> Ints | Texts:
@@ -391,25 +398,30 @@ def to_capture(
     annotations = Annotations.of(read["annotations"], strings)
     launches = _launches(read["launches"], strings)
     on_device = activities(read, strings, export.callers if export else None)
-    wait_frame, memory_frame = waits(read, launches), memory(read["memory"], launches)
+    wait_frame = waits(read, launches)
+    memory_frame = memory(read["memory"], launches)
     overhead_frame = overhead(read["overhead"], strings)
     chains = call_chains(read, strings, annotations, launches)
     last = export.last if export else _span(launches, on_device)[1]
-    ranges, marks = annotations.ranges(last, session_ns(read)), annotations.marks()
-    tables = (ranges, launches, on_device, marks)
-    facts = export.facts if export else _facts(path, read, tables, left_out, skipped)
-    length = facts.span[1] - facts.span[0]
+    ranges = annotations.ranges(last, session_ns(read))
+    marks = annotations.marks()
     calls, unread = nccl_calls(annotations, read)
-    # A part of an export is not judged: it may hold little work by chance.
-    messages = (
-        frames.frame("diagnostics", {})
-        if export
-        else _all_diagnostics(read, strings, idle=is_next_to_nothing(on_device, launches, length))
-    )
-    lines = () if export or not unread else (f"{file_name(path)}: {_unread(unread)}",)
+    if export:
+        facts = export.facts
+        # A part of an export is not judged: it may hold little work by chance.
+        messages = frames.frame("diagnostics", {})
+    else:
+        tables = (ranges, launches, on_device, marks)
+        facts = _facts(path, read, tables, left_out, skipped)
+        if unread:
+            warning = f"{file_name(path)}: {_unread(unread)}"
+            facts = replace(facts, warnings=(*facts.warnings, warning))
+        length = facts.span[1] - facts.span[0]
+        is_idle = is_next_to_nothing(on_device, launches, length)
+        messages = _all_diagnostics(read, strings, idle=is_idle)
     return Capture(
         source=(file_name(path),),
-        facts=(replace(facts, beside=other_records, warnings=facts.warnings + lines),),
+        facts=(replace(facts, beside=other_records),),
         ranges=ranges,
         launches=launches,
         activities=on_device,

@@ -210,7 +210,8 @@ class Windows:
             MAX_ROWS, max(MIN_ROWS, largest // max(1, CHUNKS_PER_WINDOW * (len(cuts) + 1)))
         )
         survey = Survey(cuts, self.queries, self.origin)
-        creations, session = self._node_creations(), session_ns(self.short)
+        creations = self._node_creations()
+        session = session_ns(self.short)
         self.survey = survey_export(survey, database, self.rows, creations, session)
         self.facts = self._export_facts()
         self.strings: Columns | None = None

@@ -362,7 +362,8 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
         list(REASONS)[int(attribution.reason[row])],
         list(RULES)[int(attribution.rule[row])],
     )
-    call, captured = _call(attributed, row), _captured(attributed, row)
+    call = _call(attributed, row)
+    captured = _captured(attributed, row)
     facts = hints(attributed, row, call)
     places = tuple(moment.place if moment else None for moment in (call, captured))
     file = int(activities["report"].iloc[row])

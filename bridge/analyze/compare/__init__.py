@@ -84,8 +84,12 @@ class Sides:
         ratio = np.divide(after, before, out=np.full(rows, float(NONE)), where=before != 0)
         share = diff / total_change if total_change else np.zeros(rows)
         return {
-            "before_ns": before, "after_ns": after, "diff_ns": diff, "ratio": ratio, "share": share,
-        }  # fmt: skip
+            "before_ns": before,
+            "after_ns": after,
+            "diff_ns": diff,
+            "ratio": ratio,
+            "share": share,
+        }
 
     def _calls(self) -> Figures:
         pairs = match_calls(self.parts[0].attributed, self.parts[1].attributed)

@@ -241,10 +241,12 @@ class ProcessTables:
                 {
                     **self._place(rows),
                     **{name: rows[name] for name in plain},
-                    "name": ids[:, 0], "full_name": ids[:, 1], "mangled": ids[:, 2],
+                    "name": ids[:, 0],
+                    "full_name": ids[:, 1],
+                    "mangled": ids[:, 2],
                     "graph": without_zero(rows["graph"]),
                 },
-            )  # fmt: skip
+            )
 
     def _name_ids(self, pointer: int) -> tuple[int, int, int]:
         if pointer not in self._kernel_names:

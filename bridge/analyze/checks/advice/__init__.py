@@ -92,7 +92,8 @@ def advise(
 
     Of several rules that tell of one cause the first is listed, unless the rules were chosen.
     """
-    evidence, timeline = Evidence(attributed), no_timeline.has_timeline(attributed.capture)
+    evidence = Evidence(attributed)
+    timeline = no_timeline.has_timeline(attributed.capture)
     is_met = {name: need.is_met(evidence) for name, need in NEEDS.items()}
     values: list[Advice] = []
     passed: list[Rule] = []

@@ -137,10 +137,10 @@ def with_measured(attributed: AttributedCapture, costs: RangeCosts) -> RangeCost
     """Return costs with measured values for calls whose kernels were all measured."""
     if not len(attributed.capture.metrics):
         return costs
-    counted, kernel = FlopCounts(attributed.capture.metrics), measured_kernels(attributed)
-    flops, dtype = (np.append(column, none)[kernel] for column, none in (
-        (counted.flops, np.nan), (counted.dtype, NONE)
-    ))  # fmt: skip
+    counted = FlopCounts(attributed.capture.metrics)
+    kernel = measured_kernels(attributed)
+    flops = np.append(counted.flops, np.nan)[kernel]
+    dtype = np.append(counted.dtype, NONE)[kernel]
     kernel_bytes = np.append(counted.bytes_of("DRAM"), np.nan)[kernel]
     total, has_flops = _sums_of_calls(attributed, flops)
     byte_total, has_bytes = _sums_of_calls(attributed, kernel_bytes)

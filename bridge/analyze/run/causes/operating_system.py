@@ -124,7 +124,8 @@ def off_cpu(attributed: AttributedCapture, last: int) -> Cover:
     first switch nothing is known.
     """
     switches = attributed.capture.context_switches
-    stack, time = stacks_of(attributed, switches), frames.ints(switches, "time")
+    stack = stacks_of(attributed, switches)
+    time = frames.ints(switches, "time")
     known = np.flatnonzero(stack != NONE)
     order = known[order_by(stack[known], time[known])]
     stack, time, on_cpu = stack[order], time[order], switches["on_cpu"].to_numpy()[order]

@@ -222,7 +222,8 @@ class CommunicationCalls:
         row = np.flatnonzero(is_communication(attributed))
         kernel = attributed.capture.activities["name"]
         name, names = frames.codes(kernel)[row], kernel.cat.categories
-        sent, op = CollectiveDetails.of(attributed, row), attributed.attribution.node[row]
+        sent = CollectiveDetails.of(attributed, row)
+        op = attributed.attribution.node[row]
         op = np.append(attributed.node_op, NONE)[op]
         code, first = number_groups(name, op, sent.code, sent.elements)
         descriptions = [

@@ -64,7 +64,17 @@ class Steps:
         )
         number, found_by = step_number[code[rows]], np.full(len(rows), RANGE)
         loop, first = np.zeros(len(rows), np.int64), np.full(len(rows), NONE)
-        steps = cls(rows, number, report, process, start, end, found_by, loop, first)
+        steps = cls(
+            range=rows,
+            number=number,
+            report=report,
+            process=process,
+            start=start,
+            end=end,
+            found_by=found_by,
+            loop=loop,
+            first=first,
+        )
         return numbered(outermost(in_order(steps)))
 
     @classmethod

@@ -143,14 +143,16 @@ def load_stored_report(path: Path, run: int | str | None) -> StoredReport | None
             is_current = row["checksum"] is not None and row["version"] == VERSION
             tables = {view: _table(database.conn, view, stored_run.id) for view in SUMMARIES}
             return StoredReport(
-                stored_run.source,
-                json.loads(row["totals"]),
-                stored_run.ops,
-                Summary.from_dict(summary),
-                row["worth"] or "",
-                tuple(line for report in reports for line in json.loads(report["warnings"])),
-                summary.get("notes") if is_current else None,
-                tables,
+                source=stored_run.source,
+                totals=json.loads(row["totals"]),
+                op_count=stored_run.ops,
+                summary=Summary.from_dict(summary),
+                worth=row["worth"] or "",
+                warnings=tuple(
+                    line for report in reports for line in json.loads(report["warnings"])
+                ),
+                notes=summary.get("notes") if is_current else None,
+                tables=tables,
             )
 
 
@@ -232,16 +234,16 @@ def _part(row: dict[str, Any], database: Database, run: Run) -> Aggregates:
     of = "run = ? AND report = ?"
     tables = database.table("aggregates").rows_where(of, [run.id, row["report"]])
     return Aggregates(
-        row["report"],
-        row["source"],
-        facts_of(row),
-        values["totals"],
-        values["wholes"],
-        values["ranges"],
-        frozenset(values["ops"]),
-        tuple(values["warnings"]),
-        {row["table"]: row["data"] for row in tables},
-        values["known_by"],
+        place=row["report"],
+        source=row["source"],
+        facts=facts_of(row),
+        totals=values["totals"],
+        wholes=values["wholes"],
+        ranges=values["ranges"],
+        ops=frozenset(values["ops"]),
+        warnings=tuple(values["warnings"]),
+        tables={row["table"]: row["data"] for row in tables},
+        known_by=values["known_by"],
         homes=tuple((rank, pid, known_by) for rank, pid, known_by in values.get("homes", [])),
         use=Use.from_dict(values["use"]) if values.get("use") else None,
         graphs=values.get("graphs"),

@@ -100,7 +100,16 @@ class _Reader:
             "name": slices.name,
         }
         results = producer.results(trace, labels)
-        return cls(name, head, trace, zero, producer, results, process, thread)
+        return cls(
+            name=name,
+            head=head,
+            trace=trace,
+            zero=zero,
+            producer=producer,
+            results=results,
+            process=process,
+            thread=thread,
+        )
 
     def capture(self, *, with_json: bool) -> Capture:
         slices, rows = self.trace.slices, self._rows

@@ -212,17 +212,17 @@ def compare(
     sides = Sides(rows, (parts, other), samples, of_calls=of_calls)
     table = sides.table(noise, tested=not untested, per_step=per_step)
     return Comparison(
-        by,
-        host,
-        list(rows.labels),
-        _sorted(table, list(rows.labels), per_step=per_step),
-        _pair(parts.whole_ns, other.whole_ns),
-        _outside(parts, other),
-        steps,
-        untested,
-        work,
-        sides.whole(noise, tested=min(steps) >= MIN_STEPS, per_step=per_step),
-        (_processes_with_steps(before), _processes_with_steps(after)),
+        by=by,
+        host=host,
+        labels=list(rows.labels),
+        rows=_sorted(table, list(rows.labels), per_step=per_step),
+        whole=_pair(parts.whole_ns, other.whole_ns),
+        outside=_outside(parts, other),
+        steps=steps,
+        untested=untested,
+        work=work,
+        whole_step=sides.whole(noise, tested=min(steps) >= MIN_STEPS, per_step=per_step),
+        processes=(_processes_with_steps(before), _processes_with_steps(after)),
     )
 
 

@@ -115,17 +115,17 @@ def advise(
     listed = by_cause(listed, evidence) if tuple(rules) == RULES else in_order(listed)
     listed = [replace(one, place=place_of(attributed, one.finding.evidence)) for one in listed]
     return AdviceReport(
-        attributed.capture.source,
-        evidence.wall_ns,
-        tuple(listed),
-        tuple(small),
-        tuple(passed),
-        tuple(not_judged),
-        timeline,
-        max(1, len(evidence.gpus)),
-        len(evidence.capture.ranges),
-        is_met[WORK] and not only,
-        attributed.selection is not None and not only,
+        source=attributed.capture.source,
+        wall_ns=evidence.wall_ns,
+        advice=tuple(listed),
+        small=tuple(small),
+        passed=tuple(passed),
+        not_judged=tuple(not_judged),
+        timeline=timeline,
+        gpus=max(1, len(evidence.gpus)),
+        ranges=len(evidence.capture.ranges),
+        has_work=is_met[WORK] and not only,
+        is_part=attributed.selection is not None and not only,
     )
 
 

@@ -166,7 +166,18 @@ class Host:
         parent = _parents(nesting, start == end)
         into = _counted_as(parent, name)
         item = np.concatenate(rows)
-        return cls(item, len(rows[0]), start, end, name, names, parent, into, nesting, scale)
+        return cls(
+            row=item,
+            ranges=len(rows[0]),
+            start=start,
+            end=end,
+            name=name,
+            names=names,
+            parent=parent,
+            into=into,
+            nesting=nesting,
+            scale=scale,
+        )
 
     @property
     def is_call(self) -> Flags:

@@ -244,7 +244,16 @@ class CommunicationCalls:
         recorded = size_of_messages(kinds, messages)
         size = np.where(recorded >= 0, recorded, size)
         factor = _factors(collective, messages.ranks, factor)
-        return cls(row, collective, op_name, dtype, algorithm, size, factor, messages)
+        return cls(
+            row=row,
+            collective=collective,
+            op=op_name,
+            dtype=dtype,
+            algorithm=algorithm,
+            bytes=size,
+            bus_factor=factor,
+            messages=messages,
+        )
 
 
 MESSAGE_ARGUMENTS = {  # in a trace, and the column

@@ -163,14 +163,14 @@ class _Records:
         record = np.flatnonzero(is_record & (call != NONE) & (columns["event"] != NONE))
         record = record[order_by(event[record], work.call_start[call[record]])]
         return cls(
-            of_call,
-            np.where(columns["stream"] == NONE, NONE, stream),
-            np.where(columns["context"] == NONE, NONE, context),
-            np.where(columns["event"] == NONE, NONE, event),
-            work_stream,
-            work_context,
-            record,
-            work.call_start[call[record]],
+            of_call=of_call,
+            stream=np.where(columns["stream"] == NONE, NONE, stream),
+            context=np.where(columns["context"] == NONE, NONE, context),
+            event=np.where(columns["event"] == NONE, NONE, event),
+            work_stream=work_stream,
+            work_context=work_context,
+            record=record,
+            record_time=work.call_start[call[record]],
         )
 
     def field(self, values: Ints, call: Ints) -> Ints:

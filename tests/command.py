@@ -6,8 +6,10 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
+from bridge import importers
 from bridge.cli import main
 
 COMMANDS = ("report", "import", "trace")
@@ -60,6 +62,18 @@ def assert_misused(result: Result, *words: str) -> None:
     assert last.startswith("Error: ")
     for word in words:
         assert word in last
+
+
+def refused(path: Path, *words: str) -> str:
+    """Load a file that is refused in one short line that holds its name and these words; give the line."""
+    with pytest.raises(importers.ReportError) as caught:
+        importers.load(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 300
+    for word in (path.name, *words):
+        assert word in message
+    return message
 
 
 def unwarned(said: str) -> str:

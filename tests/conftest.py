@@ -75,6 +75,51 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the report of `bridge demo`, demo.sqlite: three steps of a training, all made up."""
+    from bridge.cli.demo_report import make
+
+    path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
+    make(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def two_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write made.sqlite, with everything in it (`made_reports.report`): two processes, two steps each."""
+    import made_reports
+
+    return made_reports.report(tmp_path_factory.mktemp("two_steps") / "made.sqlite", steps=2)
+
+
+@pytest.fixture(scope="session")
+def three_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write report.sqlite, with everything in it (`made_reports.report`): two processes, three steps each."""
+    import made_reports
+
+    return made_reports.report(tmp_path_factory.mktemp("three_steps") / "report.sqlite", steps=3)
+
+
+@pytest.fixture(scope="module")
+def read_once() -> Iterator[None]:
+    """Read each report of a file's tests once: what is made of it is of interest there."""
+    from read_once import reading_once
+
+    with reading_once():
+        yield
+
+
+@pytest.fixture
+def detached() -> Iterator[None]:
+    """Emit no range, as where no profiler is attached."""
+    from bridge.annotate import emit, emitter
+
+    previous = emit.use(emitter.NullEmitter())
+    yield
+    emit.use(previous)
+
+
 @pytest.fixture(scope="module")
 def names_as_recorded() -> Iterator[None]:
     """Show kernels as they are recorded, where a second witness knows no readable names."""

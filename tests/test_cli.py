@@ -60,12 +60,6 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a report with everything in it."""
-    return made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
-
-
-@pytest.fixture(scope="session")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a report without NVTX: it has kernels, and warnings."""
     path = tmp_path_factory.mktemp("input") / "bare.sqlite"
@@ -97,8 +91,8 @@ def by_name(rows: list[Row], key: str = "op") -> dict[str, Row]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_rows_have_the_keys_of_the_contract_in_order(by: str, report: Path) -> None:
-    found = every(report, by)
+def test_rows_have_the_keys_of_the_contract_in_order(by: str, three_steps: Path) -> None:
+    found = every(three_steps, by)
     assert list(found) == ["format", "by", "source", "totals", "rows"]
     assert found["format"] == "bridge.report/2"
     assert found["by"] == by
@@ -110,8 +104,8 @@ def test_rows_have_the_keys_of_the_contract_in_order(by: str, report: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_integers_stay_integers(by: str, report: Path, bare: Path) -> None:
-    for row in rows(report, bare, "--by", by):
+def test_integers_stay_integers(by: str, three_steps: Path, bare: Path) -> None:
+    for row in rows(three_steps, bare, "--by", by):
         for key, value in row.items():
             expected = str if key in TEXTS else float if key in FLOATS else int
             assert type(value) is expected, key
@@ -119,8 +113,8 @@ def test_integers_stay_integers(by: str, report: Path, bare: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_rows_come_by_time_the_largest_first_and_then_by_name(by: str, report: Path) -> None:
-    found = every(report, by)["rows"]
+def test_rows_come_by_time_the_largest_first_and_then_by_name(by: str, three_steps: Path) -> None:
+    found = every(three_steps, by)["rows"]
     name = KEYS[by].split()[0]
     time = TIME.get(by, "total_ns")
     assert found == sorted(found, key=lambda row: -row[time])
@@ -141,9 +135,9 @@ def test_rows_of_the_same_time_come_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_totals_cover_every_activity_whatever_is_shown(by: str, report: Path) -> None:
+def test_totals_cover_every_activity_whatever_is_shown(by: str, three_steps: Path) -> None:
     steps = 6  # three of each process
-    assert document(report, "--by", by, "--top", "1", "--filter", f"{KEYS[by].split()[0]}=x")[
+    assert document(three_steps, "--by", by, "--top", "1", "--filter", f"{KEYS[by].split()[0]}=x")[
         "totals"
     ] == {
         "activities": steps * made_reports.ACTIVITIES_PER_STEP + 1,
@@ -158,8 +152,8 @@ def test_totals_cover_every_activity_whatever_is_shown(by: str, report: Path) ->
 
 
 @pytest.mark.slow
-def test_figures_per_op_are_right(report: Path) -> None:
-    found = by_name(rows(report))
+def test_figures_per_op_are_right(three_steps: Path) -> None:
+    found = by_name(rows(three_steps))
     assert found["aten::mm"] == {
         "op": "aten::mm", "calls": 6, "kernels": 6, "memcpys": 6, "memsets": 0, "graphs": 0,
         "gpu_self_ns": 6 * 40, "gpu_total_ns": 6 * 120, "gpu_busy_ns": 3 * 120,
@@ -173,22 +167,24 @@ def test_figures_per_op_are_right(report: Path) -> None:
 
 
 @pytest.mark.slow
-def test_figures_of_the_other_tables_are_right(report: Path) -> None:
-    assert rows(report, "--by", "op-kernel")[0] == {
+def test_figures_of_the_other_tables_are_right(three_steps: Path) -> None:
+    assert rows(three_steps, "--by", "op-kernel")[0] == {
         "op": "gemm", "kernel": "gemm_kernel", "count": 6, "total_ns": 480, "mean_ns": 80.0,
         "min_ns": 80, "max_ns": 80,
     }  # fmt: skip
-    assert rows(report, "--by", "kernel")[1] == {
+    assert rows(three_steps, "--by", "kernel")[1] == {
         "kernel": "mm_kernel", "count": 6, "total_ns": 180, "mean_ns": 30.0, "median_ns": 30.0,
         "min_ns": 30, "max_ns": 30, "share": 30 / 133,
     }  # fmt: skip
-    assert rows(report, "--by", "memcpy") == [
+    assert rows(three_steps, "--by", "memcpy") == [
         {"operation": "[CUDA memcpy Host-to-Device]", "count": 6, "total_ns": 60, "mean_ns": 10.0,
          "min_ns": 10, "max_ns": 10, "bytes": 24_000, "gb_per_s": 400.0},
         {"operation": "[CUDA memset]", "count": 6, "total_ns": 30, "mean_ns": 5.0,
          "min_ns": 5, "max_ns": 5, "bytes": 384, "gb_per_s": 12.8},
     ]  # fmt: skip
-    gemm = [row for row in rows(report, "--by", "range") if row["path"] == "step/aten::mm/gemm"]
+    gemm = [
+        row for row in rows(three_steps, "--by", "range") if row["path"] == "step/aten::mm/gemm"
+    ]
     assert len(gemm) == 6
     assert gemm[0] == {
         "name": "gemm", "path": "step/aten::mm/gemm", "start_ns": 1050, "duration_ns": 150,
@@ -207,7 +203,7 @@ def test_standard_output_is_the_document_alone(by: str, bare: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_input_gives_the_same_bytes(report: Path) -> None:
+def test_the_same_input_gives_the_same_bytes(three_steps: Path) -> None:
     forms = ("json", "table")
     code = (
         "import sys; from bridge.cli import main\n"
@@ -216,22 +212,22 @@ def test_the_same_input_gives_the_same_bytes(report: Path) -> None:
     outputs = set()
     for seed in ("1", "2"):
         environ = {**os.environ, "PYTHONHASHSEED": seed}
-        words = [sys.executable, "-c", code, str(report), *forms]
+        words = [sys.executable, "-c", code, str(three_steps), *forms]
         outputs.add(subprocess.run(words, capture_output=True, check=True, env=environ).stdout)
     assert len(outputs) == 1
-    here = "".join(done("report", report, "--format", form) for form in forms)
+    here = "".join(done("report", three_steps, "--format", form) for form in forms)
     assert outputs.pop().decode() == here
 
 
 @pytest.mark.slow
-def test_several_reports_are_one_table(report: Path, bare: Path) -> None:
-    found = document(report, bare, "--by", "kernel")
+def test_several_reports_are_one_table(three_steps: Path, bare: Path) -> None:
+    found = document(three_steps, bare, "--by", "kernel")
     assert found["source"] == ["report.sqlite", "bare.sqlite"]
     counts = {row["kernel"]: row["count"] for row in found["rows"]}
     assert counts == {
         "gemm_kernel": 8, "mm_kernel": 8, "late_kernel": 8, "lost_kernel": 8, "backwards": 1,
     }  # fmt: skip
-    other_way = document(bare, report, "--by", "kernel")
+    other_way = document(bare, three_steps, "--by", "kernel")
     assert other_way["rows"] == found["rows"]
     assert other_way["totals"] == found["totals"]
 
@@ -253,9 +249,11 @@ def test_a_report_without_rows_is_a_document_without_rows(by: str, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_csv_holds_the_same_rows(by: str, report: Path) -> None:
-    expected = every(report, by)["rows"]
-    read = list(csv.DictReader(io.StringIO(done("report", report, "--by", by, "--format", "csv"))))
+def test_csv_holds_the_same_rows(by: str, three_steps: Path) -> None:
+    expected = every(three_steps, by)["rows"]
+    read = list(
+        csv.DictReader(io.StringIO(done("report", three_steps, "--by", by, "--format", "csv")))
+    )
     kinds = {key: type(value) for key, value in expected[0].items()}
     assert [{key: kinds[key](value) for key, value in row.items()} for row in read] == expected
 
@@ -282,9 +280,9 @@ def cells(line: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_markdown_holds_the_same_rows(by: str, report: Path) -> None:
-    expected = every(report, by)["rows"]
-    lines = done("report", report, "--by", by, "--format", "md").splitlines()
+def test_markdown_holds_the_same_rows(by: str, three_steps: Path) -> None:
+    expected = every(three_steps, by)["rows"]
+    lines = done("report", three_steps, "--by", by, "--format", "md").splitlines()
     head, rule, *body = [cells(line) for line in lines if line.startswith("|")]
     assert {len(line) for line in (head, rule, *body)} == {len(head)}
     assert set(rule) <= {"---", "---:"}
@@ -296,13 +294,13 @@ def test_markdown_holds_the_same_rows(by: str, report: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_the_table_fits_the_terminal_and_shows_every_row(
-    by: str, report: Path, monkeypatch: pytest.MonkeyPatch
+    by: str, three_steps: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = every(report, by)["rows"]
+    expected = every(three_steps, by)["rows"]
     name = KEYS[by].split()[0]
     for width in (60, 80, 200):
         monkeypatch.setenv("COLUMNS", str(width))
-        text = done("report", report, "--by", by)
+        text = done("report", three_steps, "--by", by)
         lines = [line for line in text.splitlines()[:-1] if not line.startswith("→ bridge ")]
         assert max(map(len, lines)) <= width
         _head, rule, *body = table_in(text)
@@ -314,16 +312,16 @@ def test_the_table_fits_the_terminal_and_shows_every_row(
 
 
 @pytest.mark.slow
-def test_the_suffix_of_the_output_chooses_the_format(report: Path, folder: Path) -> None:
+def test_the_suffix_of_the_output_chooses_the_format(three_steps: Path, folder: Path) -> None:
     for suffix in ("json", "csv", "md"):
-        result = bridge("report", report, "-o", f"x.{suffix}")
+        result = bridge("report", three_steps, "-o", f"x.{suffix}")
         assert (result.exit_code, result.stdout) == (0, "")
         assert unwarned(result.stderr) == f"x.{suffix}: 6 rows\n"
-        printed = done("report", report, "--format", suffix)
+        printed = done("report", three_steps, "--format", suffix)
         assert (folder / f"x.{suffix}").read_text(encoding="utf-8") == printed
-    done("report", report, "-o", "x.txt")
+    done("report", three_steps, "-o", "x.txt")
     assert "GPU self" in (folder / "x.txt").read_text(encoding="utf-8")
-    done("report", report, "-o", "y.json", "--format", "csv")
+    done("report", three_steps, "-o", "y.json", "--format", "csv")
     assert (folder / "y.json").read_text(encoding="utf-8").startswith("op,calls,")
 
 
@@ -332,16 +330,16 @@ def test_the_suffix_of_the_output_chooses_the_format(report: Path, folder: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_top_keeps_the_first_rows(by: str, report: Path) -> None:
-    whole = every(report, by)["rows"]
+def test_top_keeps_the_first_rows(by: str, three_steps: Path) -> None:
+    whole = every(three_steps, by)["rows"]
     for count in (1, 2, 1000):
-        assert rows(report, "--by", by, "--top", str(count)) == whole[:count]
+        assert rows(three_steps, "--by", by, "--top", str(count)) == whole[:count]
 
 
 @pytest.mark.slow
-def test_sort_takes_any_column_either_way(report: Path) -> None:
+def test_sort_takes_any_column_either_way(three_steps: Path) -> None:
     def sorted_by(column: str) -> list[str]:
-        return [row["kernel"] for row in rows(report, "--by", "kernel", "--sort", column)]
+        return [row["kernel"] for row in rows(three_steps, "--by", "kernel", "--sort", column)]
 
     assert sorted_by("min_ns") == sorted_by("min") == sorted_by("mean_ns")
     assert sorted_by("min")[0] == "gemm_kernel"
@@ -351,7 +349,7 @@ def test_sort_takes_any_column_either_way(report: Path) -> None:
     equal = ["gemm_kernel", "late_kernel", "lost_kernel", "mm_kernel"]
     assert sorted_by("count") == [*equal, "backwards"]
     assert sorted_by("+count") == ["backwards", *equal]
-    top = rows(report, "--by", "kernel", "--sort", "+total", "--top", "2")
+    top = rows(three_steps, "--by", "kernel", "--sort", "+total", "--top", "2")
     assert [row["kernel"] for row in top] == ["backwards", "lost_kernel"]
 
 
@@ -374,18 +372,18 @@ def test_sort_takes_any_column_either_way(report: Path) -> None:
     ],
 )
 def test_filter_keeps_what_meets_every_condition(
-    condition: str, kernels: list[str], report: Path
+    condition: str, kernels: list[str], three_steps: Path
 ) -> None:
-    found = rows(report, "--by", "kernel", "--filter", condition)
+    found = rows(three_steps, "--by", "kernel", "--filter", condition)
     assert [row["kernel"] for row in found] == kernels
 
 
 @pytest.mark.slow
-def test_filter_takes_names_with_commas_and_brackets(report: Path) -> None:
+def test_filter_takes_names_with_commas_and_brackets(three_steps: Path) -> None:
     raw = ["--names", "raw", "--filter", "op=aten::mm*[[2, 3]], calls>=1"]
-    assert [row["calls"] for row in rows(report, *raw)] == [2, 2, 2]
-    assert rows(report, "--filter", "op=mine | 'ü'")
-    assert not rows(report, "--filter", "op=[")
+    assert [row["calls"] for row in rows(three_steps, *raw)] == [2, 2, 2]
+    assert rows(three_steps, "--filter", "op=mine | 'ü'")
+    assert not rows(three_steps, "--filter", "op=[")
 
 
 @pytest.mark.slow
@@ -427,9 +425,9 @@ def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
     ],
 )
 def test_a_wrong_option_is_said_in_one_line(
-    words: list[str], said: list[str], report: Path
+    words: list[str], said: list[str], three_steps: Path
 ) -> None:
-    assert_misused(bridge("report", report, *words), *said)
+    assert_misused(bridge("report", three_steps, *words), *said)
 
 
 def test_import_needs_a_report() -> None:
@@ -438,8 +436,8 @@ def test_import_needs_a_report() -> None:
 
 
 @pytest.mark.slow
-def test_inclusive_counts_a_kernel_for_every_op_on_its_stack(report: Path) -> None:
-    found = rows(report, "--by", "op-kernel", "--inclusive")
+def test_inclusive_counts_a_kernel_for_every_op_on_its_stack(three_steps: Path) -> None:
+    found = rows(three_steps, "--by", "op-kernel", "--inclusive")
     owners = {(row["op"], row["kernel"]): row["total_ns"] for row in found}
     assert owners == {
         ("step", "gemm_kernel"): 480, ("aten::mm", "gemm_kernel"): 480,
@@ -449,19 +447,19 @@ def test_inclusive_counts_a_kernel_for_every_op_on_its_stack(report: Path) -> No
 
 
 @pytest.mark.slow
-def test_raw_names_are_whole_texts_of_all_domains(report: Path) -> None:
-    found = by_name(rows(report, "--names", "raw"))
+def test_raw_names_are_whole_texts_of_all_domains(three_steps: Path) -> None:
+    found = by_name(rows(three_steps, "--names", "raw"))
     assert "aten::mm, seq = 2, op_id = 52, sizes = [[2, 3]]" in found
     assert found["NCCL:ncclAllReduce"]["kernels"] == 6
     assert found["Mine:mine | 'ü'"]["calls"] == 6
     assert found["gemm"]["kernels"] == 0
     assert "aten::mm" not in found
-    ranges = {row["name"] for row in rows(report, "--names", "raw", "--by", "range")}
+    ranges = {row["name"] for row in rows(three_steps, "--names", "raw", "--by", "range")}
     assert ranges == set(found)
 
 
 @pytest.mark.slow
-def test_kernel_names_come_in_three_kinds(report: Path) -> None:
+def test_kernel_names_come_in_three_kinds(three_steps: Path) -> None:
     names = {
         "short": "gemm_kernel",
         "demangled": "void gemm_kernel<float>(float *)",
@@ -469,9 +467,9 @@ def test_kernel_names_come_in_three_kinds(report: Path) -> None:
     }
     for by in ("kernel", "op-kernel"):
         for kind, name in names.items():
-            assert rows(report, "--by", by, "--kernel-names", kind)[0]["kernel"] == name
-    assert rows(report, "--by", "kernel") == rows(
-        report, "--by", "kernel", "--kernel-names", "short"
+            assert rows(three_steps, "--by", by, "--kernel-names", kind)[0]["kernel"] == name
+    assert rows(three_steps, "--by", "kernel") == rows(
+        three_steps, "--by", "kernel", "--kernel-names", "short"
     )
 
 
@@ -479,19 +477,22 @@ def test_kernel_names_come_in_three_kinds(report: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rules_regroup_ops(report: Path, folder: Path) -> None:
+def test_rules_regroup_ops(three_steps: Path, folder: Path) -> None:
     (folder / "rules.toml").write_text(
         "[[rule]]\nmatch = '^aten::(\\w+)$'\nop = 'torch \\1'\n"
         "[[rule]]\nmatch = 'gemm|mine'\nop = 'ours'\n"
     )
-    found = by_name(rows(report, "--op-rules", "rules.toml"))
+    found = by_name(rows(three_steps, "--op-rules", "rules.toml"))
     assert set(found) == {"torch mm", "ours", "step", "open", "<unnamed>"}
     assert found["torch mm"]["gpu_self_ns"] == 6 * 40
     assert found["ours"]["calls"] == 12
-    assert document(report, "--op-rules", "rules.toml")["totals"] == document(report)["totals"]
+    assert (
+        document(three_steps, "--op-rules", "rules.toml")["totals"]
+        == document(three_steps)["totals"]
+    )
     for command in COMMANDS:
         more = ["-o", "x.json"] if command == "trace" else []
-        done(command, report, "--op-rules", "rules.toml", *more)
+        done(command, three_steps, "--op-rules", "rules.toml", *more)
     assert '"torch mm"' in (folder / "x.json").read_text(encoding="utf-8")
 
 
@@ -513,11 +514,11 @@ BAD_RULES = {
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("what", BAD_RULES)
 def test_bad_rules_are_said_in_one_line(
-    what: str, command: str, report: Path, folder: Path
+    what: str, command: str, three_steps: Path, folder: Path
 ) -> None:
     text, said = BAD_RULES[what]
     (folder / "rules.toml").write_text(text)
-    assert_misused(bad_rules(command, report), *said)
+    assert_misused(bad_rules(command, three_steps), *said)
     assert inside(folder) == ["rules.toml"]
 
 
@@ -528,14 +529,14 @@ def bad_rules(command: str, report: Path) -> Any:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_rules_that_cannot_be_read_are_said_in_one_line(
-    command: str, report: Path, folder: Path
+    command: str, three_steps: Path, folder: Path
 ) -> None:
-    assert_misused(bad_rules(command, report), "rules.toml", "No such file")
+    assert_misused(bad_rules(command, three_steps), "rules.toml", "No such file")
     (folder / "rules.toml").write_bytes(b"\xff\xfe[[rule]]")
-    assert_misused(bad_rules(command, report), "rules.toml", "utf-8")
+    assert_misused(bad_rules(command, three_steps), "rules.toml", "utf-8")
     (folder / "rules.toml").unlink()
     (folder / "rules.toml").mkdir()
-    assert_misused(bad_rules(command, report), "rules.toml", "directory")
+    assert_misused(bad_rules(command, three_steps), "rules.toml", "directory")
     assert inside(folder) == ["rules.toml"]
 
 
@@ -543,8 +544,8 @@ def test_rules_that_cannot_be_read_are_said_in_one_line(
 
 
 @pytest.mark.slow
-def test_import_prints_the_breakdown_and_what_to_do_next(report: Path, bare: Path) -> None:
-    result = bridge("import", report)
+def test_import_prints_the_breakdown_and_what_to_do_next(three_steps: Path, bare: Path) -> None:
+    result = bridge("import", three_steps)
     assert result.stdout.startswith("GPU 0")
     assert table_in(result.stdout)[0].split()[:3] == ["op", "kernel", "count"]
     assert "85.0 % in 3 ops; 15.0 % not attributed: no launch 6 (2.0 %)" in result.stdout
@@ -599,15 +600,15 @@ def test_refusals_do_not_depend_on_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_filter_on_what_is_no_column_is_refused(report: Path) -> None:
+def test_a_filter_on_what_is_no_column_is_refused(three_steps: Path) -> None:
     for conditions in ("op=aten::*, gpu_self>10us", "op=a*, nothing=b"):
         assert_misused(
-            bridge("report", report, "--by", "op-kernel", "--filter", conditions), "no column"
+            bridge("report", three_steps, "--by", "op-kernel", "--filter", conditions), "no column"
         )
 
 
-def test_a_report_given_twice_is_refused(report: Path) -> None:
-    assert_refused(bridge("report", report, report), report.name, "given twice")
+def test_a_report_given_twice_is_refused(three_steps: Path) -> None:
+    assert_refused(bridge("report", three_steps, three_steps), three_steps.name, "given twice")
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import columnar
-import made_reports
 import pytest
 from command import assert_refused, bridge, done, listing
 
@@ -16,15 +15,10 @@ from bridge.importers.recording.read import has_candidates
 from bridge.scale.loading import expand_paths
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return made_reports.report(tmp_path_factory.mktemp("made") / "run.sqlite")
-
-
 @pytest.fixture
-def here(made, tmp_path, monkeypatch):
+def here(two_steps, tmp_path, monkeypatch):
     """Give a working directory that has one capture as two folders and a file."""
-    tables = columnar.tables_of(made)
+    tables = columnar.tables_of(two_steps)
     columnar.as_arrowdir(tables, tmp_path / "run_arwdir")
     columnar.as_parquetdir(tables, tmp_path / "other_pqtdir")
     columnar.as_arrows(tables, tmp_path / "third.arrows")
@@ -41,10 +35,10 @@ def document(*words):
 
 
 @pytest.mark.parametrize("name", [*NAMES, "run_arwdir/", "./run_arwdir"])
-def test_a_report_prints_what_that_of_sqlite_prints(here, made, name):
+def test_a_report_prints_what_that_of_sqlite_prints(here, two_steps, name):
     before = listing(here)
     for view in ("op", "kernel", "op,shape", "wait"):
-        assert document("report", name, "--by", view) == document("report", made, "--by", view)
+        assert document("report", name, "--by", view) == document("report", two_steps, "--by", view)
     assert listing(here) == before
 
 
@@ -83,10 +77,10 @@ def test_a_large_table_is_known_by_its_sampled_pages(here):
     assert identity([here / "run_arwdir"], whole=True).startswith("all:")
 
 
-def test_folders_and_patterns_find_folders_of_tables(here, made):
+def test_folders_and_patterns_find_folders_of_tables(here, two_steps):
     names = [path.name for path in expand_paths([here])]
     assert names == ["other_pqtdir", "run_arwdir", "third.arrows"]
-    (here / "run.sqlite").write_bytes(made.read_bytes())  # the same capture: counted once
+    (here / "run.sqlite").write_bytes(two_steps.read_bytes())  # the same capture: counted once
     assert [path.name for path in expand_paths([here])] == [
         "other_pqtdir",
         "run.sqlite",
@@ -105,8 +99,8 @@ def test_folders_and_patterns_find_folders_of_tables(here, made):
     assert expand_paths(["run_arwdir"]) == [Path("run_arwdir")]
 
 
-def test_workers_read_folders(here, made):
-    whole = document("report", made, "--by", "op")
+def test_workers_read_folders(here, two_steps):
+    whole = document("report", two_steps, "--by", "op")
     totals = document("report", *NAMES, "--by", "op", "--workers", "1")["totals"]
     assert totals["gpu_ns"] == len(NAMES) * whole["totals"]["gpu_ns"]
 

@@ -1,90 +1,27 @@
 """The documentation cannot lie: its commands are run, its outputs compared, and no command goes without a word.
 
-In README.md and docs/*.md, an HTML comment before a fenced block says what the block is:
-
-    <!-- run -->       its `bridge …` lines are run, all of one page in one empty folder, and must succeed
-    <!-- output -->    what the block before it printed, exactly
-    <!-- cpu-run -->   its lines are run beside the program in `<!-- cpu-program -->`, saved as train.py
-
-A page's first `<!-- run -->` block must make what the later ones use (`bridge demo` does).
+Which blocks of a page are run and compared: `docs.pages`.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from command import bridge
-from real_parts import ROOT
+from docs.pages import PAGES, QUOTED, README, SHELL, as_printed, blocks, bridge_lines, kinds_in, run
 
-README = ROOT / "README.md"
-PAGES = [page for page in (README, *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
-BLOCK = re.compile(r"^<!-- ([\w-]+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(text: str) -> list[tuple[str, str]]:
-    """List the marked blocks: the mark and the lines."""
-    return BLOCK.findall(text)
-
-
-def bridge_lines(body: str) -> list[str]:
-    """List the commands of ours; a line may go on after a backslash."""
-    joined = body.replace("\\\n", " ")
-    return [line for line in joined.splitlines() if re.match(r"(\$ )?bridge\b", line)]
-
-
-PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-QUOTED = re.compile(r"""'[^']*'|"[^"$`]*\"""")
-SHELL = re.compile(r"[|&;<>$`(){}*?~!]")  # what a shell would do something with
-ABOUT_PROCESSES = ("run", "view", "doctor")
-
-
-def run(line: str, folder: Path) -> str:
-    """Run one command as a reader would, and give what it printed: in this process, where that is the same."""
-    line = line.removeprefix("$ ")
-    words = shlex.split(line, comments=True)[1:]
-    if SHELL.search(QUOTED.sub("", line)) or not words or words[0] in ABOUT_PROCESSES:
-        return run_in_shell(line, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for name, value in PLAIN.items():
-            patch.setenv(name, value)
-        result = bridge(*words)
-    assert result.exit_code == 0, f"{line}\n{result.output}"
-    return result.stdout
-
-
-def run_in_shell(line: str, folder: Path) -> str:
-    """Run a line in a shell, with this environment's `bridge`."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", line],
-        cwd=folder,
-        env=os.environ | PLAIN | {"PATH": path},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def follow(text: str, folder: Path) -> None:
-    """Do what a page says, in order, and compare what it shows."""
-    printed = ""
-    for kind, body in blocks(text):
-        if kind == "run":
-            printed = "".join(run(line, folder) for line in bridge_lines(body))
-        elif kind == "output":
-            assert printed == body
+MARKS = re.compile(r"^<!-- ((?:\w+-)?(?:run|output)) -->$", re.MULTILINE)
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+PRINTING = [
+    pytest.param(page, kind, id=page.stem)
+    for page, text in TEXTS.items()
+    for kind in kinds_in(text)
+    if kind != "corpus-"
+]
+ON_REAL_PROFILES = [page for page, text in TEXTS.items() if "corpus-" in kinds_in(text)]
 
 
 def commands(group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
@@ -99,13 +36,6 @@ def named_in(text: str, command: str) -> bool:
     return bool(re.search(rf"\bbridge {re.escape(command)}(?![\w-])", text))
 
 
-def test_every_command_is_documented():
-    from bridge.cli import main
-
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert [name for name, _ in commands(main) if not named_in(text, name)] == []
-
-
 def test_every_command_has_help():
     from bridge.cli import main
 
@@ -113,9 +43,22 @@ def test_every_command_has_help():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES or [README], ids=lambda page: page.name)
-def test_a_page_does_what_it_says(page, tmp_path):
-    follow(page.read_text(encoding="utf-8"), tmp_path)
+@pytest.mark.parametrize(("page", "kind"), PRINTING)
+def test_a_page_shows_what_its_commands_print(page, kind, tmp_path):
+    assert as_printed(TEXTS[page], kind, tmp_path) == TEXTS[page]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ON_REAL_PROFILES, ids=lambda page: page.stem)
+def test_a_page_shows_what_is_printed_of_real_profiles(page, corpus, tmp_path):
+    assert as_printed(TEXTS[page], "corpus-", tmp_path) == TEXTS[page]
+
+
+def test_every_mark_stands_before_a_block():
+    for text in TEXTS.values():
+        assert MARKS.findall(text) == [
+            mark for mark, _ in blocks(text) if mark.endswith(("run", "output"))
+        ]
 
 
 SNIPPETS = re.findall(
@@ -143,9 +86,8 @@ def test_a_snippet_of_the_readme_runs_in_a_bare_interpreter(number, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_the_readme_has_snippets_and_few_lines():
+def test_the_snippets_of_the_readme_are_found():
     assert len(SNIPPETS) >= 4
-    assert len(README.read_text(encoding="utf-8").splitlines()) < 180
 
 
 @pytest.mark.parametrize("name", ["test-command", "demo-command"])
@@ -192,7 +134,7 @@ def test_only_what_a_shell_must_do_is_left_to_one():
 
 def test_a_failing_command_is_found(tmp_path):
     with pytest.raises(AssertionError, match="no-such-command"):
-        follow("<!-- run -->\n```sh\nbridge no-such-command\n```\n", tmp_path)
+        as_printed("<!-- run -->\n```sh\nbridge no-such-command\n```\n", "", tmp_path)
 
 
 @pytest.mark.slow
@@ -207,8 +149,10 @@ def test_a_reader_without_a_gpu_sees_ops_of_a_program(nsys, tmp_path):
 
 
 def test_a_wrong_output_is_found(tmp_path):
-    with pytest.raises(AssertionError):
-        follow("<!-- output -->\n```\nsomething\n```\n", tmp_path)
+    page = "<!-- run -->\n```sh\nbridge --version\n```\n<!-- output -->\n```\nsomething\n```\n"
+    printed = as_printed(page, "", tmp_path)
+    assert "something" not in printed
+    assert as_printed(printed, "", tmp_path) == printed
 
 
 def test_a_name_is_found_whole():
@@ -218,4 +162,4 @@ def test_a_name_is_found_whole():
 
 
 def test_no_page_has_a_blank_left_to_fill_in():
-    assert [page.name for page in PAGES if "@@" in page.read_text(encoding="utf-8")] == []
+    assert [page.name for page, text in TEXTS.items() if "@@" in text] == []

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a report with an op and a kernel of that name."""
     path = made_reports.small(tmp_path_factory.mktemp("input") / "slow.sqlite")
     for table, column in (("StringIds", "value"), ("NVTX_EVENTS", "text")):
@@ -141,10 +141,10 @@ WHERE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", WHERE)
-def test_the_program_names_the_slow_expression_and_where_it_stands(where, report, folder):
+def test_the_program_names_the_slow_expression_and_where_it_stands(where, long_names, folder):
     began = perf_counter()
     ran = subprocess.run(
-        [sys.executable, "-m", "bridge", "report", report, *given_slow(folder, where)],
+        [sys.executable, "-m", "bridge", "report", long_names, *given_slow(folder, where)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert perf_counter() - began < 30  # a few seconds, on a machine that does other things
@@ -154,31 +154,33 @@ def test_the_program_names_the_slow_expression_and_where_it_stands(where, report
 
 
 @pytest.mark.slow
-def test_import_and_diff_end_too(report, folder):
+def test_import_and_diff_end_too(long_names, folder):
     words = given_slow(folder, "--op-rules")
-    assert_misused(bridge("import", report, *words), "takes over 0.5 s")
-    assert_misused(bridge("diff", report, report, "--filter", f"op~{SLOW[0]}"), "takes over 0.5 s")
+    assert_misused(bridge("import", long_names, *words), "takes over 0.5 s")
+    assert_misused(
+        bridge("diff", long_names, long_names, "--filter", f"op~{SLOW[0]}"), "takes over 0.5 s"
+    )
 
 
 @pytest.mark.slow
-def test_the_rank_of_a_path_ends_too(report, folder):
+def test_the_rank_of_a_path_ends_too(long_names, folder):
     path = folder / f"{NAME}.sqlite"
-    path.write_bytes(report.read_bytes())
+    path.write_bytes(long_names.read_bytes())
     result = bridge("report", path, "--by", "rank", "--rank-from", "(a|aa)+$()")
     assert result.exit_code == 2
     assert "--rank-from: '(a|aa)+$()' takes over 0.5 s" in result.stderr
 
 
 @pytest.mark.slow
-def test_the_operators_of_megengine_end_too(report):
+def test_the_operators_of_megengine_end_too(long_names):
     with pytest.raises(SlowExpressionError, match="the name: "):
-        operators(load(report), HOST, OperatorRequest(name="step/aten::mm/(a|aa)+$"))
+        operators(load(long_names), HOST, OperatorRequest(name="step/aten::mm/(a|aa)+$"))
 
 
 @pytest.mark.slow
-def test_a_wildcard_never_takes_long(report):
+def test_a_wildcard_never_takes_long(long_names):
     began = process_time()
-    done("report", report, "--filter", f"op={'*a' * 40}")
+    done("report", long_names, "--filter", f"op={'*a' * 40}")
     assert process_time() - began < 10
 
 

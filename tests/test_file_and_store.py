@@ -8,7 +8,6 @@ import real_parts
 from bridge import importers, store
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.draw.timeline import timeline
-from bridge.cli import demo_report
 from bridge.importers.call_chains import CallChains
 from bridge.render.chrome import chrome
 from bridge.render.document import as_json
@@ -46,6 +45,5 @@ def test_real_reports(path, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_demonstration(tmp_path):
-    demo_report.make(tmp_path / "demo.sqlite")
-    assert_told_alike(tmp_path / "demo.sqlite", tmp_path)
+def test_the_demonstration(demo, tmp_path):
+    assert_told_alike(demo, tmp_path)

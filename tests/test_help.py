@@ -11,13 +11,14 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from command import bridge, done
 
 from bridge.cli import main
-from bridge.cli.catalog import CATALOG, COMMANDS, OF_COMMAND, RARE, SHARED
-from bridge.cli.help import Command
+from bridge.cli.catalog import COMMANDS, SECTIONS
+from bridge.cli.help import Command, Option, option
 
-SECTIONS = {
+LISTED = {
     "Capture": "run import doctor",
     "Analyze": "summary report advise memory why",
     "Look": "html trace view flame graph plot",
@@ -61,16 +62,10 @@ def options_in(text: str) -> dict[str, list[str]]:
 
 def test_commands_are_listed_in_sections() -> None:
     text = done("--help")
-    for title, names in SECTIONS.items():
+    for title, names in LISTED.items():
         part = text.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
         assert [line.split()[0] for line in part.splitlines()] == names.split()
-    assert sorted(" ".join(SECTIONS.values()).split()) == sorted(COMMANDS)
-
-
-@pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.name)
-def test_a_summary_is_short_and_begins_with_a_verb(entry) -> None:
-    assert len(entry.summary) < 45
-    assert re.fullmatch(r"[A-Z][a-z]+[^s] .*[^.]", entry.summary)
+    assert sorted(" ".join(LISTED.values()).split()) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -92,31 +87,48 @@ def test_help_and_help_all_list_every_option_once(name: str) -> None:
 def test_an_option_is_in_the_same_section_everywhere() -> None:
     of: dict[str, set[str]] = {}
     for name in LEAVES:
-        if name in OF_COMMAND:
+        if name in ("run", "bench", "mcp"):  # where the same word is another option
             continue
         for title, options in options_in(done(*name.split(), "--help-all")).items():
-            for option in options:
-                of.setdefault(option, set()).add(title)
-    assert {option: titles for option, titles in of.items() if len(titles) > 1} == {}
+            for listed in options:
+                of.setdefault(listed, set()).add(title)
+    assert {listed: titles for listed, titles in of.items() if len(titles) > 1} == {}
 
 
-def test_tables_name_no_option_that_does_not_exist() -> None:
-    every = {max(o.opts, key=len) for command in LEAVES.values() for o in command.params}
-    assert {name for names in SHARED.values() for name in names.split()} <= every
-    for command, sections in OF_COMMAND.items():
-        own = {max(o.opts, key=len) for o in LEAVES[command].params}
-        assert {name for names in sections.values() for name in names.split()} <= own
-    for name in RARE:
-        *command, option = name.split()
-        own = {max(o.opts, key=len) for o in LEAVES[command[0]].params} if command else every
-        assert option in own, name
+def test_every_option_says_where_it_stands() -> None:
+    options = [o for c in LEAVES.values() for o in c.params if o.param_type_name == "option"]
+    assert [o.name for o in options if not isinstance(o, Option)] == []
+    assert {o.section for o in options} == set(SECTIONS)
+    assert {o.after for o in options} <= {"", *(name for o in options for name in o.opts)}
 
 
-def test_report_shows_few_options_at_first() -> None:
-    text = done("report", "--help")
-    assert sum(map(len, options_in(text).values())) <= 22
-    assert "geometry" not in text
-    assert "geometry" in done("report", "--by", "list")
+def test_options_stand_by_section_in_order_of_definition_or_below_another() -> None:
+    @click.command(cls=Command, first=("Table",))
+    @option("--last", section="Output", rare=True)
+    @option("--moved", section="Report", after="--here")
+    @option("--stays", section="Report", after="--elsewhere")
+    @option("--plain")
+    @option("--unseen", hidden=True, rare=True)
+    @option("--here", section="Report")
+    @option("--by", section="Table")
+    def made() -> None: ...
+
+    text = CliRunner().invoke(made, ["--help-all"]).output
+    assert list(options_in(text).items()) == [
+        ("Table", ["--by"]),
+        ("Options", ["--plain"]),
+        ("Report", ["--stays", "--here", "--moved"]),
+        ("Output", ["--last"]),
+        ("Help", ["--help-all", "--help"]),
+    ]
+    short = CliRunner().invoke(made, ["--help"]).output
+    assert "--last" not in short
+    assert short.endswith("--help-all shows 1 more option.\n")
+
+
+def test_an_option_of_an_unknown_section_is_refused() -> None:
+    with pytest.raises(ValueError, match="'Tables' is no section"):
+        option("--by", section="Tables")(lambda: None)
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120, 200])
@@ -153,8 +165,6 @@ def test_a_group_alone_shows_its_commands_and_takes_help_all() -> None:
 def test_examples_come_first(name: str) -> None:
     assert LEAVES[name].examples
     text = done(*name.split(), "--help")
-    assert len(LEAVES[name].examples) >= 2 or name.startswith("runs ")
-    assert len(LEAVES[name].examples) <= 4
     usage, first, examples = re.split(r"\n\n", text)[:3]
     assert usage.startswith("Usage: ")
     assert first.startswith("  ")
@@ -178,7 +188,7 @@ def test_an_example_is_of_its_command_and_can_be_read(name: str, line: str) -> N
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of reports, each that of the demo under another name, with a store."""
     folder = tmp_path_factory.mktemp("examples")
     done("demo", "--folder", folder)
@@ -189,8 +199,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for _, line in EXAMPLES if not NEEDS.search(line)])
-def test_an_example_runs(line: str, demo: Path, folder: Path) -> None:
-    for path in demo.iterdir():
+def test_an_example_runs(line: str, examples: Path, folder: Path) -> None:
+    for path in examples.iterdir():
         if path.suffix in {".sqlite", ".db"} and path.name != "demo.sqlite":
             shutil.copy(path, folder / path.name)
     result = bridge(*words_of(line))

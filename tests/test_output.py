@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a report of some 200 KiB, without a warning."""
     return made_reports.small(tmp_path_factory.mktemp("input") / "report.sqlite", steps=300)
 
@@ -68,31 +68,35 @@ def rows(store: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_an_output_that_exists_is_replaced_only_by_force(
-    name: str, report: Path, folder: Path
+    name: str, large_report: Path, folder: Path
 ) -> None:
     (folder / name).write_text("precious")
-    assert_refused(bridge(*WRITERS[name], report, "-o", name), name, "exists", "--force")
+    assert_refused(bridge(*WRITERS[name], large_report, "-o", name), name, "exists", "--force")
     assert (folder / name).read_text() == "precious"
-    done(*WRITERS[name], report, "-o", name, "--force")
+    done(*WRITERS[name], large_report, "-o", name, "--force")
     assert (folder / name).stat().st_size > 100
     assert inside(folder) == [name]
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_an_output_needs_its_folder(name: str, report: Path, folder: Path) -> None:
-    result = bridge(*WRITERS[name], report, "-o", f"no/such/{name}")
+def test_an_output_needs_its_folder(name: str, large_report: Path, folder: Path) -> None:
+    result = bridge(*WRITERS[name], large_report, "-o", f"no/such/{name}")
     assert_refused(result, f"no/such/{name}", "there is no folder no/such")
     (folder / "file").touch()
-    assert_refused(bridge(*WRITERS[name], report, "-o", f"file/{name}"), "there is no folder file")
+    assert_refused(
+        bridge(*WRITERS[name], large_report, "-o", f"file/{name}"), "there is no folder file"
+    )
     assert inside(folder) == ["file"]
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
 @pytest.mark.parametrize("name", WRITERS)
-def test_an_output_is_no_folder(name: str, force: list[str], report: Path, folder: Path) -> None:
+def test_an_output_is_no_folder(
+    name: str, force: list[str], large_report: Path, folder: Path
+) -> None:
     (folder / name).mkdir()
     assert_refused(
-        bridge(*WRITERS[name], report, "-o", name, *force), name, "a folder; name a file"
+        bridge(*WRITERS[name], large_report, "-o", name, *force), name, "a folder; name a file"
     )
     assert inside(folder) == [name]
 
@@ -100,42 +104,48 @@ def test_an_output_is_no_folder(name: str, force: list[str], report: Path, folde
 @pytest.mark.parametrize("force", [[], ["--force"]])
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_pipe_or_device_is_not_replaced_by_a_file(
-    name: str, force: list[str], report: Path, folder: Path
+    name: str, force: list[str], large_report: Path, folder: Path
 ) -> None:
     os.mkfifo(folder / name)
-    assert_refused(bridge(*WRITERS[name], report, "-o", name, *force), name, "a pipe or a device")
+    assert_refused(
+        bridge(*WRITERS[name], large_report, "-o", name, *force), name, "a pipe or a device"
+    )
     assert (folder / name).is_fifo()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_folder_that_takes_no_files_is_one_line(name: str, report: Path) -> None:
+def test_a_folder_that_takes_no_files_is_one_line(name: str, large_report: Path) -> None:
     """Nobody may make a file in /proc, root neither."""
     if not Path("/proc/self").exists():
         pytest.skip("no /proc here")
     target = f"/proc/{name}"
-    assert_refused(bridge(*WRITERS[name], report, "-o", target), target, "nothing was written")
+    assert_refused(
+        bridge(*WRITERS[name], large_report, "-o", target), target, "nothing was written"
+    )
 
 
 @pytest.mark.slow
-def test_a_store_where_none_can_be_is_one_line(report: Path, folder: Path) -> None:
+def test_a_store_where_none_can_be_is_one_line(large_report: Path, folder: Path) -> None:
     (folder / "file").touch()
     (folder / "folder").mkdir()
     for db in ("no/such/bridge.db", "file/bridge.db", "folder"):
-        assert_refused(bridge("import", report, "--db", db), db)
+        assert_refused(bridge("import", large_report, "--db", db), db)
     assert inside(folder) == ["file", "folder"]
     assert not inside(folder / "folder")
 
 
-def test_a_name_too_long_for_a_file_is_one_line(report: Path, folder: Path) -> None:
+def test_a_name_too_long_for_a_file_is_one_line(large_report: Path, folder: Path) -> None:
     for words in (["report"], ["trace"]):
-        assert_refused(bridge(*words, report, "-o", f"{'x' * 300}.json"), "File name too long")
+        assert_refused(
+            bridge(*words, large_report, "-o", f"{'x' * 300}.json"), "File name too long"
+        )
     assert not inside(folder)
 
 
-def test_a_trace_has_to_be_named(report: Path, folder: Path) -> None:
-    assert_misused(bridge("trace", report), "-o trace.json.gz")
-    assert_misused(bridge("trace", report, "-o", "trace.html"), ".json, .json.gz, .pftrace")
+def test_a_trace_has_to_be_named(large_report: Path, folder: Path) -> None:
+    assert_misused(bridge("trace", large_report), "-o trace.json.gz")
+    assert_misused(bridge("trace", large_report, "-o", "trace.html"), ".json, .json.gz, .pftrace")
     assert not inside(folder)
 
 
@@ -144,10 +154,10 @@ def test_a_trace_has_to_be_named(report: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_packed_trace_is_the_plain_one_in_the_same_bytes_every_time(
-    report: Path, folder: Path
+    large_report: Path, folder: Path
 ) -> None:
     for name in ("one.json", "one.json.gz", "two.json", "two.json.gz"):
-        done("trace", report, "-o", name)
+        done("trace", large_report, "-o", name)
     one, two = ((folder / f"{name}.json").read_bytes() for name in ("one", "two"))
     assert one == two
     assert json.loads(one)["traceEvents"]
@@ -159,11 +169,11 @@ def test_a_packed_trace_is_the_plain_one_in_the_same_bytes_every_time(
 
 @pytest.mark.slow
 def test_a_trace_is_packed_alike_without_the_fast_gzip(
-    report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    large_report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "isal", None)
-    done("trace", report, "-o", "slow.json.gz")
-    done("trace", report, "-o", "plain.json")
+    done("trace", large_report, "-o", "slow.json.gz")
+    done("trace", large_report, "-o", "plain.json")
     assert (
         gzip.decompress((folder / "slow.json.gz").read_bytes())
         == (folder / "plain.json").read_bytes()
@@ -279,10 +289,10 @@ def test_an_output_has_the_permissions_of_any_new_file(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_exports_of_two_reports_side_by_side_are_each_their_own(
-    report: Path, large: Path, folder: Path
+    large_report: Path, large: Path, folder: Path
 ) -> None:
     """In threads of one process, as a service runs them."""
-    reports = {"small": bridge_api.load(report), "large": bridge_api.load(large)}
+    reports = {"small": bridge_api.load(large_report), "large": bridge_api.load(large)}
     for name, one in reports.items():
         one.export_chrome_trace(folder / f"{name}-alone.json")
     with ThreadPoolExecutor(2) as threads:
@@ -309,14 +319,14 @@ def full_after(pieces: int, error: BaseException) -> Callable[..., Iterator[byte
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_a_disk_full_half_way_leaves_what_was_there(
-    name: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, large_report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr("bridge.exports.chrome", full_after(3, full))
-    assert_refused(bridge("trace", report, "-o", name), name, "No space left on device")
+    assert_refused(bridge("trace", large_report, "-o", name), name, "No space left on device")
     assert not inside(folder)
     (folder / name).write_text("precious")
-    result = bridge("trace", report, "-o", name, "--force")
+    result = bridge("trace", large_report, "-o", name, "--force")
     assert_refused(result, name, "No space left on device", "nothing was written")
     assert inside(folder) == [name]
     assert (folder / name).read_text() == "precious"
@@ -351,24 +361,26 @@ def run_limited(size: int, *words: str | Path) -> Result:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.json", "trace.json", "trace.json.gz"])
-def test_a_file_that_cannot_grow_leaves_nothing(name: str, report: Path, folder: Path) -> None:
-    ran = run_limited(100, *WRITERS[name], report, "-o", name)
+def test_a_file_that_cannot_grow_leaves_nothing(
+    name: str, large_report: Path, folder: Path
+) -> None:
+    ran = run_limited(100, *WRITERS[name], large_report, "-o", name)
     assert_refused(ran, name, "File too large; nothing was written")
     assert not inside(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 100_000])
-def test_a_store_that_cannot_grow_is_as_it_was(size: int, report: Path, folder: Path) -> None:
-    assert_refused(run_limited(size, "import", report, "--quiet"), "bridge.db")
+def test_a_store_that_cannot_grow_is_as_it_was(size: int, large_report: Path, folder: Path) -> None:
+    assert_refused(run_limited(size, "import", large_report, "--quiet"), "bridge.db")
     assert not inside(folder)
 
     done("import", made_reports.small(folder / "first.sqlite"))
     before = rows(folder / "bridge.db")
-    assert_refused(run_limited(size, "import", report, "--quiet"), "bridge.db")
+    assert_refused(run_limited(size, "import", large_report, "--quiet"), "bridge.db")
     assert rows(folder / "bridge.db") == before
     assert inside(folder) == ["bridge.db", "first.sqlite"]
-    done("import", report)
+    done("import", large_report)
     assert len(done("runs", "list").splitlines()) == 2
 
 
@@ -394,16 +406,16 @@ def tiny_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["4k", "64k", "128k", "200k"])
 def test_a_full_disk_keeps_what_was_on_it_and_nothing_else(
-    size: str, report: Path, folder: Path, tiny_disk: Callable[[str], Path]
+    size: str, large_report: Path, folder: Path, tiny_disk: Callable[[str], Path]
 ) -> None:
     disk = tiny_disk(size)
     (disk / "trace.json").write_text("precious")
     words = (["trace"], ["report", "--by", "range", "--format", "json"])
     for one in words if size == "4k" else words[:1]:
-        result = bridge(*one, report, "-o", disk / "trace.json", "--force")
+        result = bridge(*one, large_report, "-o", disk / "trace.json", "--force")
         assert_refused(result, "trace.json", "No space left on device; nothing was written")
     assert_refused(
-        bridge("import", report, "--db", disk / "bridge.db"), "bridge.db", "disk is full"
+        bridge("import", large_report, "--db", disk / "bridge.db"), "bridge.db", "disk is full"
     )
     assert inside(disk) == ["trace.json"]
     assert (disk / "trace.json").read_text() == "precious"
@@ -420,23 +432,23 @@ def test_a_disk_that_fills_up_later_keeps_no_journal_either(
 
 @pytest.mark.slow
 def test_a_store_on_a_full_disk_keeps_its_runs(
-    report: Path, folder: Path, tiny_disk: Callable[[str], Path]
+    large_report: Path, folder: Path, tiny_disk: Callable[[str], Path]
 ) -> None:
     store = tiny_disk("200k") / "bridge.db"
     done("import", made_reports.small(folder / "first.sqlite"), "--db", store)
     before = rows(store)
-    assert_refused(bridge("import", report, "--db", store), "bridge.db", "disk is full")
+    assert_refused(bridge("import", large_report, "--db", store), "bridge.db", "disk is full")
     assert rows(store) == before
     assert inside(store.parent) == ["bridge.db"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_standard_output_that_is_full_is_one_line(form: str, report: Path) -> None:
+def test_standard_output_that_is_full_is_one_line(form: str, large_report: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     with Path("/dev/full").open("w") as full:
-        words = command("report", report, "--format", form)
+        words = command("report", large_report, "--format", form)
         to = {"stdout": full, "stderr": subprocess.PIPE, "env": buffered()}
         with subprocess.Popen(words, text=True, **to) as ran:
             _, said = ran.communicate(timeout=60)
@@ -462,9 +474,9 @@ CLOSED = (  # words, status, the end of what stderr says
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "status", "end"), CLOSED)
 def test_standard_output_that_is_closed_is_one_line(
-    words: tuple[str, ...], status: int, end: str, report: Path, folder: Path
+    words: tuple[str, ...], status: int, end: str, large_report: Path, folder: Path
 ) -> None:
-    shell = shlex.join(command(*(report if word == "R" else word for word in words)))
+    shell = shlex.join(command(*(large_report if word == "R" else word for word in words)))
     ran = subprocess.run(
         ["sh", "-c", f"exec {shell} >&-"], capture_output=True, text=True, check=False, timeout=60
     )
@@ -475,10 +487,10 @@ def test_standard_output_that_is_closed_is_one_line(
 
 
 @pytest.mark.slow
-def test_a_closed_output_never_gets_into_a_file(report: Path, folder: Path) -> None:
+def test_a_closed_output_never_gets_into_a_file(large_report: Path, folder: Path) -> None:
     """The system gives the number of a closed stream to the next file that is opened."""
-    trace = shlex.join(command("trace", report, "-o", "t.json", "--force"))
-    done("trace", report, "-o", "whole.json")
+    trace = shlex.join(command("trace", large_report, "-o", "t.json", "--force"))
+    done("trace", large_report, "-o", "whole.json")
     for closed in (">&-", "2>&-", ">&- 2>&- <&-"):
         subprocess.run(["sh", "-c", f"exec {trace} {closed}"], check=True, capture_output=True)
         assert (folder / "t.json").read_bytes() == (folder / "whole.json").read_bytes()
@@ -492,16 +504,18 @@ LINKS = ("report", "summary", "doctor", "advise", "trace -o t.json", "html -o t.
     "words", [*LINKS, "report --memory-limit 1GB", "report --workers 2 --strict R"]
 )
 @pytest.mark.parametrize("name", ["loop.sqlite", "loop.nsys-rep", "loop.ncu-rep"])
-def test_a_link_to_itself_is_one_line(words: str, name: str, report: Path, folder: Path) -> None:
+def test_a_link_to_itself_is_one_line(
+    words: str, name: str, large_report: Path, folder: Path
+) -> None:
     (folder / name).symlink_to(name)
     first, *others = words.split()
-    named = [name, *(str(report) if word == "R" else word for word in others)]
+    named = [name, *(str(large_report) if word == "R" else word for word in others)]
     assert_refused(bridge(first, *named), name)
 
 
 @pytest.mark.slow
-def test_a_reader_that_stops_is_no_failure_worth_a_word(report: Path) -> None:
-    words = command("report", report, "--by", "range", "--format", "json")
+def test_a_reader_that_stops_is_no_failure_worth_a_word(large_report: Path) -> None:
+    words = command("report", large_report, "--by", "range", "--format", "json")
     to = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": buffered()}
     with subprocess.Popen(words, **to) as ran:
         assert ran.stdout
@@ -563,7 +577,7 @@ def assert_interrupted(status: int, said: str, number: int = signal.SIGINT) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["bridge.cli", "click.core", "bridge.cli.summary", "pandas"])
 def test_an_interrupt_while_modules_are_loaded_is_one_line_at_most(
-    module: str, report: Path
+    module: str, large_report: Path
 ) -> None:
     code = f"""
 import os, signal, sys
@@ -575,7 +589,7 @@ sys.meta_path.insert(0, Finder())
 from bridge.__main__ import command
 command("bridge")
 """
-    words = [sys.executable, "-c", code, "summary", report]
+    words = [sys.executable, "-c", code, "summary", large_report]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
     assert unwarned(ended.stderr) in ("", "interrupted; nothing half-written was left\n")
@@ -589,13 +603,13 @@ def test_a_trace_interrupted_leaves_what_was_there(
     name: str,
     force: list[str],
     when: str,
-    report: Path,
+    large_report: Path,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (folder / "old.json.gz").write_text("precious")
     interrupt(WHILE_IT_TRACES[when], monkeypatch.setattr)
-    result = bridge("trace", report, "-o", name, *force)
+    result = bridge("trace", large_report, "-o", name, *force)
     assert_interrupted(result.exit_code, result.output)
     assert inside(folder) == ["old.json.gz"]
     assert (folder / "old.json.gz").read_text() == "precious"
@@ -605,10 +619,10 @@ def test_a_trace_interrupted_leaves_what_was_there(
 @pytest.mark.parametrize("when", WHILE_IT_MAKES_A_STORE)
 @pytest.mark.racy("a signal comes at a random moment")
 def test_an_import_interrupted_leaves_no_new_store(
-    when: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    when: str, large_report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(WHILE_IT_MAKES_A_STORE[when], monkeypatch.setattr)
-    result = bridge("import", report)
+    result = bridge("import", large_report)
     assert_interrupted(result.exit_code, result.output)
     assert not inside(folder)
 
@@ -617,12 +631,12 @@ def test_an_import_interrupted_leaves_no_new_store(
 @pytest.mark.parametrize("when", WHILE_IT_IMPORTS)
 @pytest.mark.racy("a signal comes at a random moment")
 def test_an_import_interrupted_leaves_a_store_as_it_was(
-    when: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    when: str, large_report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done("import", made_reports.small(folder / "first.sqlite"))
     before = rows(folder / "bridge.db")
     interrupt(WHILE_IT_IMPORTS[when], monkeypatch.setattr)
-    result = bridge("import", report)
+    result = bridge("import", large_report)
     assert_interrupted(result.exit_code, result.output)
     assert rows(folder / "bridge.db") == before
     assert inside(folder) == ["bridge.db", "first.sqlite"]
@@ -643,24 +657,28 @@ def test_an_import_interrupted_leaves_a_store_as_it_was(
 )
 @pytest.mark.racy("a signal comes at a random moment")
 def test_a_process_interrupted_leaves_nothing(
-    number: signal.Signals, words: list[str], place: tuple[str, int], report: Path, folder: Path
+    number: signal.Signals,
+    words: list[str],
+    place: tuple[str, int],
+    large_report: Path,
+    folder: Path,
 ) -> None:
     needed = (
         "from __future__ import annotations\nimport importlib, os, signal\nfrom typing import Any\n"
     )
     first = f"{needed}{inspect.getsource(interrupt)}\ninterrupt({place!r}, setattr)"
     environ = {**os.environ, "INTERRUPT_BY": str(int(number))}
-    ran = run(command(*words, report, first=first), env=environ)
+    ran = run(command(*words, large_report, first=first), env=environ)
     assert_interrupted(ran.returncode, ran.stdout + ran.stderr, number)
     assert not inside(folder)
 
 
 @pytest.mark.slow
 def test_an_interrupt_in_this_process_leaves_nothing(
-    report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    large_report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.exports.chrome", full_after(3, KeyboardInterrupt()))
-    result = bridge("trace", report, "-o", "trace.json")
+    result = bridge("trace", large_report, "-o", "trace.json")
     assert_interrupted(result.exit_code, result.output)
     assert not inside(folder)
 

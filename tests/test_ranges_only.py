@@ -26,7 +26,7 @@ HINT = "--by op (or module, step) shows CPU times"
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def ranges_only(tmp_path: Path) -> Path:
     return made_reports.small(tmp_path / "host.sqlite", without=ON_DEVICE)
 
 
@@ -48,21 +48,25 @@ def real(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 @pytest.mark.parametrize(
     "by", [*sorted(ON_GPU - {"skew"}), "kind", "op,kernel", "stream", "library"]
 )
-def test_a_table_of_device_work_says_which_table_helps(made: Path, by: str, form: str) -> None:
-    text = done("report", made, "--by", by, "--format", form)
-    message = f"no kernels, memcpys or memsets; bridge report {made} {HINT}"
+def test_a_table_of_device_work_says_which_table_helps(
+    ranges_only: Path, by: str, form: str
+) -> None:
+    text = done("report", ranges_only, "--by", by, "--format", form)
+    message = f"no kernels, memcpys or memsets; bridge report {ranges_only} {HINT}"
     assert " ".join(text.split()) == f"{message} no work on a GPU"
 
 
-def test_programs_get_empty_rows(made: Path) -> None:
-    document = json.loads(done("report", made, "--by", "kernel", "--format", "json"))
+def test_programs_get_empty_rows(ranges_only: Path) -> None:
+    document = json.loads(done("report", ranges_only, "--by", "kernel", "--format", "json"))
     assert document["rows"] == []
-    assert done("report", made, "--by", "kernel", "--format", "csv").startswith("kernel,count,")
+    assert done("report", ranges_only, "--by", "kernel", "--format", "csv").startswith(
+        "kernel,count,"
+    )
 
 
-def test_every_other_table_has_rows_or_says_why_not(made: Path) -> None:
+def test_every_other_table_has_rows_or_says_why_not(ranges_only: Path) -> None:
     for by in {*VIEWS, *DIMENSIONS} - ON_GPU - {"skew"}:
-        text = done("report", made, "--by", by)
+        text = done("report", ranges_only, "--by", by)
         assert "GPU self" not in text, by
         assert len(text.splitlines()) > 1, by
 
@@ -85,9 +89,9 @@ def test_without_ranges_too_the_hint_is_at_cuda_calls(tmp_path: Path) -> None:
     assert_refused(bridge("why", path, "gemm"), host_tables(0).replace("REPORT", str(path)))
 
 
-def test_a_condition_that_no_row_meets_is_named(made: Path, tmp_path: Path) -> None:
+def test_a_condition_that_no_row_meets_is_named(ranges_only: Path, tmp_path: Path) -> None:
     with_work = made_reports.small(tmp_path / "work.sqlite")
-    for path, by in ((with_work, "kernel"), (with_work, "op"), (made, "op")):
+    for path, by in ((with_work, "kernel"), (with_work, "op"), (ranges_only, "op")):
         text = done("report", path, "--by", by, "--filter", f"{by}=nothing")
         hint = f"no row meets the condition; = compares whole names, {by}~nothing finds those with nothing in them"
         assert hint in " ".join(text.split())
@@ -96,13 +100,17 @@ def test_a_condition_that_no_row_meets_is_named(made: Path, tmp_path: Path) -> N
         assert "no row meets the condition" in text.splitlines()
 
 
-def test_stacks_weigh_cpu_time_unless_something_ran_on_a_gpu(made: Path, folder: Path) -> None:
-    assert done("flame", made) == done("flame", made, "--weight", "cpu") != ""
+def test_stacks_weigh_cpu_time_unless_something_ran_on_a_gpu(
+    ranges_only: Path, folder: Path
+) -> None:
+    assert done("flame", ranges_only) == done("flame", ranges_only, "--weight", "cpu") != ""
     with_work = made_reports.small(folder / "work.sqlite")
     assert done("flame", with_work) == done("flame", with_work, "--weight", "gpu")
     for name in ("x.folded", "x.svg"):
         assert_refused(
-            bridge("flame", made, "--weight", "gpu", "-o", name), "no GPU time", "--weight cpu"
+            bridge("flame", ranges_only, "--weight", "gpu", "-o", name),
+            "no GPU time",
+            "--weight cpu",
         )
         assert not (folder / name).exists()
 
@@ -114,40 +122,40 @@ def test_a_report_of_calls_alone_has_no_stacks(tmp_path: Path) -> None:
     assert_refused(bridge("flame", path), "nothing to stack, no CPU time")
 
 
-def test_advice_says_that_nothing_ran_on_a_gpu(made: Path) -> None:
-    text = done("advise", made)
+def test_advice_says_that_nothing_ran_on_a_gpu(ranges_only: Path) -> None:
+    text = done("advise", ranges_only)
     assert "\nno work on a GPU to judge: 1 finding (" in text
     assert "1. Nothing, or next to nothing, ran on a GPU (no-device-work)" in text
-    assert f"; bridge report {made} {HINT}" in " ".join(text.split())
+    assert f"; bridge report {ranges_only} {HINT}" in " ".join(text.split())
     assert "0 ns" not in text
     assert "not checked" not in text  # what it would take is no news where nothing ran
-    found = json.loads(done("advise", made, "--format", "json"))
+    found = json.loads(done("advise", ranges_only, "--format", "json"))
     assert [one["rule"] for one in found["advice"]] == ["no-device-work"]
     skipped = [one["rule"] for one in found["not_judged"] if one["missing"] == "work on a GPU"]
     assert {"pageable-memcpys", "launch-bound", "small-grids"} <= set(skipped)
 
 
-def test_there_is_no_score_where_nothing_ran_on_a_gpu(made: Path, folder: Path) -> None:
+def test_there_is_no_score_where_nothing_ran_on_a_gpu(ranges_only: Path, folder: Path) -> None:
     why = "capture quality not rated: nothing ran on a GPU"
-    assert why in done("doctor", made)
-    document = json.loads(done("doctor", made, "--format", "json"))
+    assert why in done("doctor", ranges_only)
+    document = json.loads(done("doctor", ranges_only, "--format", "json"))
     assert (document["score"], document["covers"]) == (None, ["host"])
     with_work = made_reports.small(folder / "work.sqlite")
     assert why not in done("doctor", with_work)
     document = json.loads(done("doctor", with_work, "--format", "json"))
     assert document["score"] > 0
     assert document["covers"] == ["host", "gpu"]
-    assert why in done("summary", made)
-    done("import", made, "-q")
+    assert why in done("summary", ranges_only)
+    done("import", ranges_only, "-q")
     assert "Nothing ran on a GPU" in done("runs", "show", "1")
     assert "Nothing ran on a GPU" in done("summary", "--run", "1")
 
 
-def test_runs_are_listed_with_their_ops_and_cpu_time(made: Path, folder: Path) -> None:
-    done("import", made, "-q")
+def test_runs_are_listed_with_their_ops_and_cpu_time(ranges_only: Path, folder: Path) -> None:
+    done("import", ranges_only, "-q")
     done("import", made_reports.small(folder / "work.sqlite"), "-q")
     host, work = done("runs", "list").splitlines()
-    ops = public.load(made).by("op")
+    ops = public.load(ranges_only).by("op")
     assert f" {len(ops)} ops " in host
     assert " on the CPU  not rated" in host
     assert " activities " in work

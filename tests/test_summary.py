@@ -11,6 +11,7 @@ from statistics import median
 import made_reports
 import pytest
 from command import bridge, done, table_in, unwarned
+from witness.attribution import union
 
 from bridge.analyze.checks.summary import Iteration, Summary
 from bridge.analyze.core.devices import Devices
@@ -138,14 +139,6 @@ def test_uses_of_several_reports_add_up():
 # -- real reports
 
 REAL = ("mnist-training", "cloverleaf-no-nvtx", "pytorch-2gpu-before", "cupy-power-iteration")
-
-
-def union(intervals: list[tuple[int, int]]) -> int:
-    total, reached = 0, -1
-    for start, end in sorted(intervals):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
 
 
 @pytest.mark.slow

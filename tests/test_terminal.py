@@ -12,19 +12,10 @@ import time
 import made_reports
 import pytest
 
-from bridge.cli import demo_report
-
 pytestmark = pytest.mark.slow
 
 
 ESCAPE = "\x1b["
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo_report.make(path)
-    return path
 
 
 def in_terminal(*command, **variables):
@@ -70,17 +61,17 @@ def each(commands):
 
 
 @pytest.fixture(scope="module")
-def on_terminal(report):
+def on_terminal(demo):
     """Give what a terminal shows of some commands."""
     commands = {
-        "coloured": (["report", report, "--by", "op"], {"COLUMNS": "140"}),
-        "colourless": (["report", report], {"COLUMNS": "140", "NO_COLOR": "1"}),
-        "few": (["diff", report, report, "--by", "op,step"], {"COLUMNS": "140"}),
-        "all": (["diff", report, report, "--by", "op,step", "--top", "all"], {"COLUMNS": "140"}),
+        "coloured": (["report", demo, "--by", "op"], {"COLUMNS": "140"}),
+        "colourless": (["report", demo], {"COLUMNS": "140", "NO_COLOR": "1"}),
+        "few": (["diff", demo, demo, "--by", "op,step"], {"COLUMNS": "140"}),
+        "all": (["diff", demo, demo, "--by", "op,step", "--top", "all"], {"COLUMNS": "140"}),
     }
     for width in WIDTHS:
         variables = {"COLUMNS": str(width), "NO_COLOR": "1"}
-        commands[width] = (["report", report, "--by", "op-kernel"], variables)
+        commands[width] = (["report", demo, "--by", "op-kernel"], variables)
     *shown, rest = in_terminal(*each(commands.values())).split("END\r\n")
     assert rest == ""
     return dict(zip(commands, shown, strict=True))
@@ -125,21 +116,21 @@ def piped(*command):
     )  # fmt: skip
 
 
-def test_a_pipe_gets_plain_text(report):
-    done = piped("-m", "bridge", "report", report)
+def test_a_pipe_gets_plain_text(demo):
+    done = piped("-m", "bridge", "report", demo)
     assert ESCAPE not in done.stdout
     assert "█" not in done.stdout
     assert done.stderr == ""
 
 
 @pytest.fixture(scope="module")
-def forced(report, tmp_path_factory):
+def forced(demo, tmp_path_factory):
     """Give what a pipe gets and a file holds where colours are asked for by the environment."""
     output = tmp_path_factory.mktemp("forced") / "table.txt"
     commands = [
-        (["report", report], {"FORCE_COLOR": "1"}),
-        (["report", report], {"FORCE_COLOR": "1", "NO_COLOR": "1"}),
-        (["report", report, "-o", output], {"FORCE_COLOR": "1"}),
+        (["report", demo], {"FORCE_COLOR": "1"}),
+        (["report", demo], {"FORCE_COLOR": "1", "NO_COLOR": "1"}),
+        (["report", demo, "-o", output], {"FORCE_COLOR": "1"}),
     ]
     asked, refused, _, rest = piped(*each(commands)).stdout.split("END\n")
     assert rest == ""
@@ -199,9 +190,9 @@ OWN_STYLES = re.compile(r"\x1b\[(?:0|1|3[0-7])m")
 
 
 @pytest.fixture(scope="module")
-def evil(report, tmp_path_factory):
+def evil(demo, tmp_path_factory):
     """Give a report all of whose names hold control characters."""
-    path = shutil.copy(report, tmp_path_factory.mktemp("evil") / "evil.sqlite")
+    path = shutil.copy(demo, tmp_path_factory.mktemp("evil") / "evil.sqlite")
     codes = ", ".join(str(ord(c)) for c in EVIL)
     return made_reports.changed(
         path,

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from command import assert_misused, assert_refused, bridge
@@ -12,9 +14,8 @@ from bridge.importers.capture import Facts
 
 
 @pytest.fixture
-def report(folder):
-    demo_report.make(folder / "demo.sqlite")
-    return folder / "demo.sqlite"
+def demo_here(demo, folder):
+    return Path(shutil.copy(demo, folder))
 
 
 def events(path):
@@ -34,10 +35,10 @@ def events(path):
         (["--range", "nothing like it"], "no range 'nothing like it'"),
     ],
 )
-def test_what_cannot_be_drawn_is_said_in_one_line(report, options, said):
-    result = bridge("trace", report, "-o", "t.json.gz", *options)
+def test_what_cannot_be_drawn_is_said_in_one_line(demo_here, options, said):
+    result = bridge("trace", demo_here, "-o", "t.json.gz", *options)
     assert_misused(result, said)
-    assert not (report.parent / "t.json.gz").exists()
+    assert not (demo_here.parent / "t.json.gz").exists()
 
 
 @pytest.mark.parametrize(
@@ -51,19 +52,19 @@ def test_what_cannot_be_drawn_is_said_in_one_line(report, options, said):
         ),
     ],
 )
-def test_other_files_are_refused(report, name, options, said):
-    assert_misused(bridge("trace", report, "-o", name, *options), said)
+def test_other_files_are_refused(demo_here, name, options, said):
+    assert_misused(bridge("trace", demo_here, "-o", name, *options), said)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["native", "torch", "raf", "mxnet", "megengine"])
-def test_every_dialect_can_be_slim_and_of_one_step(report, dialect):
+def test_every_dialect_can_be_slim_and_of_one_step(demo_here, dialect):
     def drawn(*options):
         result = bridge(
-            "trace", report, "-o", "t.json.gz", "--dialect", dialect, "--force", *options
+            "trace", demo_here, "-o", "t.json.gz", "--dialect", dialect, "--force", *options
         )
         assert result.exit_code == 0, result.stderr
-        return events(report.parent / "t.json.gz")
+        return events(demo_here.parent / "t.json.gz")
 
     whole, slim, step = drawn(), drawn("--slim"), drawn("--step", "1")
     assert len(whole) > len(step) > 10
@@ -74,18 +75,18 @@ def test_every_dialect_can_be_slim_and_of_one_step(report, dialect):
 
 
 @pytest.mark.slow
-def test_the_longest_slices_are_kept_and_the_others_counted(report):
-    result = bridge("trace", report, "-o", "t.json.gz", "--max-events", "9")
+def test_the_longest_slices_are_kept_and_the_others_counted(demo_here):
+    result = bridge("trace", demo_here, "-o", "t.json.gz", "--max-events", "9")
     assert "shorter slices left out" in result.stderr
-    assert sum(e["ph"] == "X" for e in events(report.parent / "t.json.gz")) <= 9
+    assert sum(e["ph"] == "X" for e in events(demo_here.parent / "t.json.gz")) <= 9
 
 
 @pytest.mark.slow
-def test_a_folder_for_tensorboard(report):
-    (report.parent / "logs").mkdir()
-    result = bridge("trace", report, "-o", "logs", "--dialect", "torch")
+def test_a_folder_for_tensorboard(demo_here):
+    (demo_here.parent / "logs").mkdir()
+    result = bridge("trace", demo_here, "-o", "logs", "--dialect", "torch")
     assert "1 traces; open them with tensorboard --logdir logs" in result.stderr
-    [file] = (report.parent / "logs").iterdir()
+    [file] = (demo_here.parent / "logs").iterdir()
     assert file.name.endswith(".pt.trace.json.gz")
 
 

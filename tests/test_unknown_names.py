@@ -7,15 +7,12 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import click
-import made_reports
 import pytest
 from command import assert_misused, assert_refused, bridge, done
-from read_once import reading_once
 
 import bridge as library
 from bridge.analyze.compare.gates import Budget
@@ -28,19 +25,7 @@ from bridge.knowledge.suggestions import MOST_LISTED, near_names, unknown_name
 
 LONGEST = 160  # characters of a message, of which a list of few names is at most MOST_LISTED
 
-pytestmark = pytest.mark.usefixtures("folder")
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def read_once() -> Iterator[None]:
-    """Read each report once: the messages are of interest here."""
-    with reading_once():
-        yield
+pytestmark = pytest.mark.usefixtures("folder", "read_once")
 
 
 # -- What is near
@@ -197,9 +182,11 @@ WRONG: dict[tuple[str, str], tuple[list[str], str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "option"), WRONG)
-def test_a_misspelt_name_of_a_report_is_suggested(command: str, option: str, report: Path) -> None:
+def test_a_misspelt_name_of_a_report_is_suggested(
+    command: str, option: str, three_steps: Path
+) -> None:
     words, said = WRONG[command, option]
-    reports = [report] * (2 if command == "diff" else 1)
+    reports = [three_steps] * (2 if command == "diff" else 1)
     result = bridge(command, *reports, *words)
     assert result.exit_code == 2
     last = result.stderr.splitlines()[-1]
@@ -209,8 +196,8 @@ def test_a_misspelt_name_of_a_report_is_suggested(command: str, option: str, rep
 
 @pytest.mark.parametrize("command", ["report", "summary"])
 @pytest.mark.parametrize("name", ["", " "])
-def test_an_empty_name_of_steps_is_refused(command: str, name: str, report: Path) -> None:
-    result = bridge(command, report, "--steps", name)
+def test_an_empty_name_of_steps_is_refused(command: str, name: str, three_steps: Path) -> None:
+    result = bridge(command, three_steps, "--steps", name)
     assert_misused(result, "--steps", "is empty: write the name of a range")
 
 
@@ -225,8 +212,8 @@ def test_every_option_of_names_is_tried() -> None:
 
 
 @pytest.mark.slow
-def test_a_misspelt_run_is_suggested(report: Path) -> None:
-    done("import", report, "--name", "baseline", "--quiet")
+def test_a_misspelt_run_is_suggested(three_steps: Path) -> None:
+    done("import", three_steps, "--name", "baseline", "--quiet")
     assert_refused(bridge("report", "--run", "baselin"), "no run 'baselin'", "baseline?")
 
 
@@ -234,14 +221,14 @@ def test_a_misspelt_dimension_of_onednn_is_suggested() -> None:
     assert_misused(bridge("onednn", "--by", "primitve", "x.log"), "did you mean primitive?")
 
 
-def test_a_list_is_printed_on_request(report: Path) -> None:
+def test_a_list_is_printed_on_request(three_steps: Path) -> None:
     columns = done("report", "--columns", "list")
     assert all(column.name in columns for column in columns_of("op").columns)
     tables = done("report", "--by", "list")
     assert all(re.search(rf"\b{name}\b", tables) for name in (*VIEWS, *DIMENSIONS))
     assert done("report", "--by", "kernel", "--sort", "list").split()[0] == "kernel"
     assert "op-kernel" in done("diff", "--by", "list").splitlines()
-    assert "state" in done("diff", report, report, "--sort", "list").splitlines()
+    assert "state" in done("diff", three_steps, three_steps, "--sort", "list").splitlines()
 
 
 LISTS = [
@@ -255,8 +242,8 @@ LISTS = [
 
 
 @pytest.mark.parametrize("words", LISTS)
-def test_a_list_is_a_document_for_programs(words: list[str], report: Path) -> None:
-    words = [str(report) if word == "REPORT" else word for word in words]
+def test_a_list_is_a_document_for_programs(words: list[str], three_steps: Path) -> None:
+    words = [str(three_steps) if word == "REPORT" else word for word in words]
     rows = json.loads(done(*words, "--format", "json"))["rows"]
     assert [row["name"] for row in rows] == listed_names(done(*words))
     assert all(row["meaning"] for row in rows)
@@ -299,13 +286,13 @@ def test_a_list_in_a_format_for_results_is_refused(words: list[str], formats: st
 
 
 @pytest.mark.slow
-def test_the_library_suggests_too(report: Path) -> None:
-    loaded = library.load(report)
+def test_the_library_suggests_too(three_steps: Path) -> None:
+    loaded = library.load(three_steps)
     for wrong, said in (("modul", "did you mean module?"), ("op,shpae", "did you mean shape?")):
         with pytest.raises(ValueError, match=re.escape(said)):
             loaded.by(wrong)
     with pytest.raises(ValueError, match=r"did you mean op-kernel\?"):
-        library.diff(report, report, by="op-kernl").rows  # noqa: B018 - computed at first use
+        library.diff(three_steps, three_steps, by="op-kernl").rows  # noqa: B018 - computed at first use
 
 
 @pytest.mark.parametrize(
@@ -368,9 +355,9 @@ def test_a_misspelt_report_is_suggested(
     ],
 )
 def test_every_command_suggests_a_report(
-    words: list[str], meant: str, folder: Path, report: Path
+    words: list[str], meant: str, folder: Path, three_steps: Path
 ) -> None:
-    (folder / "eval.sqlite").write_bytes(report.read_bytes())
+    (folder / "eval.sqlite").write_bytes(three_steps.read_bytes())
     (folder / "trace.json.gz").touch()
     assert_refused(bridge(*words), f"no such file; did you mean {meant}?")
 
@@ -381,8 +368,8 @@ def test_every_command_suggests_a_report(
 @pytest.mark.parametrize(
     "condition", ["op==", "op==aten::mm", "calls==3", "op=~x", "op=", "=3", "op"]
 )
-def test_a_condition_that_means_nothing_is_an_error(condition: str, report: Path) -> None:
-    result = bridge("report", report, "--filter", condition)
+def test_a_condition_that_means_nothing_is_an_error(condition: str, three_steps: Path) -> None:
+    result = bridge("report", three_steps, "--filter", condition)
     assert_misused(result, "cannot read", "write ")
 
 
@@ -398,34 +385,36 @@ def test_a_condition_that_means_nothing_is_an_error(condition: str, report: Path
     ],
 )
 def test_a_wrong_field_of_a_condition_suggests_the_column_of_names(
-    by: str, meant: str, report: Path
+    by: str, meant: str, three_steps: Path
 ) -> None:
-    result = bridge("report", report, "--by", by, "--filter", "name=foo")
+    result = bridge("report", three_steps, "--by", by, "--filter", "name=foo")
     assert_misused(result, "no column 'name'", f"; did you mean {meant}?")
     assert (": one of " in result.stderr) != ("? --filter list shows all" in result.stderr)
-    assert bridge("report", report, "--by", by, "--filter", f"{meant}=foo").exit_code == 0
-    listed = done("report", report, "--by", by, "--filter", "list")
+    assert bridge("report", three_steps, "--by", by, "--filter", f"{meant}=foo").exit_code == 0
+    listed = done("report", three_steps, "--by", by, "--filter", "list")
     assert meant in [line.split()[0] for line in listed.splitlines()]
 
 
-def test_a_comparison_suggests_columns_for_conditions_too(report: Path) -> None:
-    result = bridge("diff", report, report, "--filter", "name=foo")
+def test_a_comparison_suggests_columns_for_conditions_too(three_steps: Path) -> None:
+    result = bridge("diff", three_steps, three_steps, "--filter", "name=foo")
     assert_misused(result, "did you mean op? --filter list shows all")
-    assert "op" in done("diff", report, report, "--filter", "list").split()
-    result = bridge("diff", report, report, "--sort", "naem")
+    assert "op" in done("diff", three_steps, three_steps, "--filter", "list").split()
+    result = bridge("diff", three_steps, three_steps, "--sort", "naem")
     assert_misused(result, "--sort list shows all")
 
 
 @pytest.mark.parametrize("option", ["--from", "--to"])
 @pytest.mark.parametrize("text", ["5", "1.5", "007"])
-def test_a_time_needs_a_unit(option: str, text: str, report: Path) -> None:
-    assert_misused(bridge("report", report, option, text), f"'{text}' has no unit", f"{text}ms")
+def test_a_time_needs_a_unit(option: str, text: str, three_steps: Path) -> None:
+    assert_misused(
+        bridge("report", three_steps, option, text), f"'{text}' has no unit", f"{text}ms"
+    )
 
 
 @pytest.mark.slow
-def test_zero_needs_no_unit(report: Path) -> None:
+def test_zero_needs_no_unit(three_steps: Path) -> None:
     zero, unit = (
-        done("report", report, "--from", text, "--format", "csv") for text in ("0", "0ms")
+        done("report", three_steps, "--from", text, "--format", "csv") for text in ("0", "0ms")
     )
     assert zero == unit
 
@@ -434,13 +423,13 @@ def test_zero_needs_no_unit(report: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_program_prints_one_short_line(report: Path) -> None:
+def test_the_program_prints_one_short_line(three_steps: Path) -> None:
     for words, said in (
-        (["report", str(report), "--columns", "gpuself"], "did you mean gpu_self?"),
-        (["reprot", str(report)], "did you mean report?"),
-        (["report", str(report), "--limit", "5"], "did you mean --top?"),
-        (["report", str(report), "--filter", "op=="], "cannot read 'op=='"),
-        (["report", str(report), "--from", "5"], "'5' has no unit"),
+        (["report", str(three_steps), "--columns", "gpuself"], "did you mean gpu_self?"),
+        (["reprot", str(three_steps)], "did you mean report?"),
+        (["report", str(three_steps), "--limit", "5"], "did you mean --top?"),
+        (["report", str(three_steps), "--filter", "op=="], "cannot read 'op=='"),
+        (["report", str(three_steps), "--from", "5"], "'5' has no unit"),
     ):
         ran = subprocess.run(
             [sys.executable, "-m", "bridge", *words],

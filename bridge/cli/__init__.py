@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from bridge.cli import completion  # noqa: F401 - it registers the script of fish
 from bridge.cli.catalog import CATALOG, COMMANDS
-from bridge.cli.help import WIDEST
+from bridge.cli.help import WIDEST, option
 from bridge.cli.hints import run_called, with_report
 from bridge.cli.terminal import harmless
 from bridge.cli.unknown_names import Group, no_such_report, suggest_option
@@ -170,7 +170,7 @@ def _debug(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
 )
 @click.version_option(VERSION, prog_name="nsight-bridge")
-@click.option(
+@option(
     "--includes",
     is_flag=True,
     is_eager=True,

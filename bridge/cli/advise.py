@@ -11,8 +11,8 @@ import click
 
 from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS
-from bridge.cli import completion, listing, ncu_option, options, outputs, selection_options
-from bridge.cli.help import Command
+from bridge.cli import completion, listing, options, outputs, selection_options
+from bridge.cli.help import Command, option
 from bridge.cli.hints import with_report
 from bridge.cli.listing import Listing
 from bridge.cli.outputs import Output
@@ -46,7 +46,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
 )
 @options.report_input
 @options.steps_option
-@click.option(
+@option(
     "--rule",
     "names",
     multiple=True,
@@ -54,8 +54,8 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     shell_complete=completion.rules,
     help="Only this rule. May be repeated.",
 )
-@click.option("--list", "listed", is_flag=True, help="List the rules and exit.")
-@click.option(
+@option("--list", "listed", is_flag=True, help="List the rules and exit.")
+@option(
     "--over",
     "least",
     default="1%",
@@ -64,7 +64,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     callback=_share,
     help="Only advice that could save at least this share of the run.",
 )
-@click.option(
+@option(
     "--rows",
     type=click.IntRange(min=0),
     default=3,
@@ -72,7 +72,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     help="Rows of evidence for each piece of advice.",
 )
 @selection_options.window
-@ncu_option.ncu
+@options.ncu_option
 @outputs.output(FORMATS)
 def advise(
     source: ReportInput,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli import options, outputs
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv", "md", "recording")
 SUFFIXES = {"jsonl": "recording"}
+input_option = partial(option, section="Inputs")
+timing_option = partial(option, section="Timing")
+saving_option = partial(option, section="Store")
 
 
 @click.command(
@@ -29,69 +33,73 @@ SUFFIXES = {"jsonl": "recording"}
     ),
 )
 @click.argument("functions", nargs=-1, required=True, metavar="FILE.py::FUNCTION…")
-@click.option(
+@input_option(
     "--shape",
     metavar="SHAPES",
     help="Inputs of these shapes: 64x128,128x256, or with names: MxK,KxN.",
 )
-@click.option(
-    "--dtype", default="float32", show_default=True, help="Of all inputs, or of each with commas."
-)
-@click.option(
+@input_option(
     "--sweep",
     multiple=True,
     metavar="NAME=1,8,64",
     help="Once with each number (1:5 without the 5). May be repeated.",
 )
-@click.option(
+@input_option(
     "--set", "fixed", multiple=True, metavar="NAME=N", help="The number of a name. May be repeated."
 )
-@click.option(
+@input_option(
     "--inputs",
     "factory",
     metavar="FUNCTION",
     help="A function of the file that makes the inputs; it gets the numbers by name.",
 )
-@click.option(
+@input_option(
+    "--dtype", default="float32", show_default=True, help="Of all inputs, or of each with commas."
+)
+@input_option(
     "--with",
     "library",
     type=click.Choice(("torch", "numpy", "cupy")),
     help="Who makes the inputs. [default: what FILE.py imports, else numpy]",
 )
-@click.option(
+@input_option(
     "--device", metavar="DEVICE", help="cpu, cuda, cuda:1. [default: where the tensors are]"
 )
-@click.option(
+@timing_option(
+    "--runs", type=click.IntRange(min=1), default=10, show_default=True, help="Runs that are timed."
+)
+@timing_option(
     "--warmup",
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
     help="Calls before, not timed.",
 )
-@click.option(
-    "--runs", type=click.IntRange(min=1), default=10, show_default=True, help="Runs that are timed."
-)
-@click.option(
+@timing_option(
     "--repeat",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     help="Series of so many runs.",
+    rare=True,
 )
-@click.option(
+@timing_option(
     "--number",
     type=click.IntRange(min=1),
     help="Calls in a run. [default: as many as the clock needs]",
+    rare=True,
 )
-@click.option("--cold", is_flag=True, help="Write over the caches before each run.")
-@click.option("--graph", is_flag=True, help="Replay the calls as a CUDA graph.")
-@click.option("--backward", is_flag=True, help="Time the backward pass alone (PyTorch).")
-@click.option("--group", "at_once", is_flag=True, help="All functions at once, each on its stream.")
-@click.option(
+@timing_option("--backward", is_flag=True, help="Time the backward pass alone (PyTorch).")
+@timing_option("--graph", is_flag=True, help="Replay the calls as a CUDA graph.")
+@timing_option(
+    "--group", "at_once", is_flag=True, help="All functions at once, each on its stream.", rare=True
+)
+@timing_option("--cold", is_flag=True, help="Write over the caches before each run.", rare=True)
+@saving_option(
     "--save", is_flag=True, help="Keep the runs in the store, for bridge diff and bridge report."
 )
-@click.option("--name", help="Call the stored run by this name; it is kept then.")
-@options.store_option
+@saving_option("--name", help="Call the stored run by this name; it is kept then.")
+@partial(options.store_option, section="Store")
 @outputs.output(FORMATS, SUFFIXES)
 def bench(
     functions: tuple[str, ...],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option
 
 NEXT = """
 Next, a program of yours ('. .venv/bin/activate' first, if bridge is in one). One of PyTorch, unchanged:
@@ -29,7 +29,7 @@ Any other:
         "bridge demo --folder try",
     ),
 )
-@click.option(
+@option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("bridge-demo"),

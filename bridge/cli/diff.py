@@ -12,7 +12,7 @@ import click
 
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.cli import completion, listing, options, outputs, selection_options
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option, table_option
 from bridge.cli.listing import Listing
 from bridge.cli.options import usage_errors
 from bridge.cli.outputs import Output
@@ -130,7 +130,7 @@ SUFFIXES = {"xml": "junit"}
 )
 @click.argument("reports", nargs=-1, metavar="[BEFORE] AFTER", shell_complete=completion.reports)
 @options.store_option
-@click.option(
+@table_option(
     "--by",
     default="op",
     show_default=True,
@@ -138,24 +138,27 @@ SUFFIXES = {"xml": "junit"}
     shell_complete=completion.tables,
     help="What a row is: op, op-kernel, kernel, kind, path, module, shape … or several with commas; list shows all.",
 )
-@click.option(
+@option(
     "--fail-over",
     multiple=True,
     metavar="LIMIT",
     help="Exit with 3 if the activity time or the iteration time grew by more than this: 5%, 2ms. total:5%,"
     " iteration:5%, idle:5% check one time; op:5% checks each op with over 1 % of the time. May be repeated.",
+    section="Limits",
 )
-@click.option(
+@option(
     "--budget",
     type=options.FILE,
     help="Exit with 3 if AFTER exceeds the limits of this file (TOML).",
+    section="Limits",
 )
-@click.option(
+@option(
     "--noise",
     metavar="SHARE",
     default="1%",
     show_default=True,
     help="Changes up to this size count as no change.",
+    section="Limits",
 )
 @options.kernel_names
 @selection_options.window

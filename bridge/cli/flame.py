@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli import options, outputs
-from bridge.cli.help import Command
+from bridge.cli.help import Command, attribution_option, option
 from bridge.cli.options import doing
 from bridge.cli.outputs import Output
 
@@ -44,13 +44,13 @@ READ = frozenset({"category"})  # tells which ranges are modules
     ),
 )
 @options.report_input
-@click.option(
+@option(
     "--weight",
     type=click.Choice(("gpu", "cpu", "calls")),
     help="What a stack weighs: its own time in ns on the GPU, on the CPU, or its calls."
     " [default: gpu, or cpu where nothing ran on a GPU]",
 )
-@click.option(
+@attribution_option(
     "--steps/--no-steps", default=True, show_default=True, help="Keep the steps of a run apart."
 )
 @outputs.output(FORMATS)

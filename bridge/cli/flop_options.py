@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bridge.cli import options
+from bridge.cli.help import option
 
 if TYPE_CHECKING:
     from bridge.analyze.cost.flops import Costs
@@ -17,8 +19,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 CONVENTIONS = ("bridge", "torch", "flopcounter", "megengine", "module_stats", "pyprof")
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 POSITIVE = click.FloatRange(min=0, min_open=True)
+flop_option = partial(option, section="FLOPs", rare=True)
 OPTIONS = (
-    click.option(
+    flop_option(
         "--flops",
         "convention",
         type=click.Choice(CONVENTIONS),
@@ -26,14 +29,14 @@ OPTIONS = (
         show_default=True,
         help="FLOPs: as whom to count.",
     ),
-    click.option(
+    flop_option(
         "--dtype",
         type=click.Choice(DTYPES),
         help="FLOPs: what calls compute in that do not say; tf32: float32 too.",
     ),
-    click.option("--peak-tflops", type=POSITIVE, help="What a GPU can do. [default: its own]"),
-    click.option("--peak-gbs", type=POSITIVE, help="Its memory's GB/s. [default: its own]"),
-    click.option(
+    flop_option("--peak-tflops", type=POSITIVE, help="What a GPU can do. [default: its own]"),
+    flop_option("--peak-gbs", type=POSITIVE, help="Its memory's GB/s. [default: its own]"),
+    flop_option(
         "--gpus",
         type=click.Path(path_type=Path),
         help="A file of GPUs, before those that are known: see docs/flops.md. [default: $BRIDGE_GPUS]",

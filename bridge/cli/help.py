@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import click
 
 from bridge.cli import hints
-from bridge.cli.catalog import OTHERS, is_rare, sections
+from bridge.cli.catalog import OTHERS, SECTIONS
 
+F = TypeVar("F", bound=Callable[..., Any])
 ALL = "bridge.help_all"  # key in the meta data of a context: whether every option is shown
 TERM_WIDTH = 30  # of the names of options; text of longer ones begins on the next line
 WIDEST = 120  # columns of help on a wide terminal
+
+
+class Option(click.Option):
+    """An option that says where help shows it.
+
+    ``section`` is the title above it, one of `SECTIONS`. There it stands as it is defined, or right below the option
+    ``after`` where a command has that one. A ``rare`` one, which few people need, is shown by ``--help-all`` alone.
+    """
+
+    def __init__(
+        self, *names: Any, section: str = OTHERS, after: str = "", rare: bool = False, **more: Any
+    ) -> None:
+        if section not in SECTIONS:
+            raise ValueError(f"{section!r} is no section of bridge.cli.catalog")
+        super().__init__(*names, **more)
+        self.section, self.after, self.rare = section, after, rare
+
+
+def option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return a decorator that adds an `Option`, as click.option does with these settings."""
+    return click.option(*names, cls=Option, **settings)
+
+
+rare_option = partial(option, rare=True)
+# Options of the sections that several modules add to.
+report_option = partial(option, section="Report")
+attribution_option = partial(option, section="Attribution")
+table_option = partial(option, section="Table")
+row_option = partial(option, section="Rows")
+output_option = partial(option, section="Output")
 
 
 def _show_all(context: click.Context, _option: click.Parameter, given: bool) -> None:
@@ -37,11 +69,14 @@ def help_all(*, hidden: bool = False) -> click.Option:
 
 
 class Command(click.Command):
-    """A command with ``examples``, and with options in the sections of `bridge.cli.catalog`."""
+    """A command with ``examples``, and with options in sections: those of ``first``, then `SECTIONS`."""
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **settings: Any) -> None:
+    def __init__(
+        self, *args: Any, examples: Sequence[str] = (), first: Sequence[str] = (), **settings: Any
+    ) -> None:
         super().__init__(*args, **settings)
         self.examples = examples
+        self.first = first
         self.help_all = help_all()
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -74,44 +109,36 @@ class Command(click.Command):
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in their sections."""
-        is_whole = bool(ctx.meta.get(ALL))
-        shown = [
-            (title, [option for option in options if is_whole or not self._is_rare(option)])
-            for title, options in self._sections(ctx)
-        ]
-        parts = [(title, _records(ctx, options)) for title, options in shown if options]
+        """Write the options in their sections, and how many are not shown."""
+        options = _in_order(self.params)
+        shown = [option for option in options if ctx.meta.get(ALL) or not option.rare]
+        sections: dict[str, list[click.Option]] = {
+            title: [option for option in shown if option.section == title]
+            for title in (*self.first, *SECTIONS)
+        }
+        help_all = self.help_all if any(option.rare for option in options) else None
+        sections["Help"] = [one for one in (help_all, self.get_help_option(ctx)) if one]
+        parts = [(title, _records(ctx, listed)) for title, listed in sections.items() if listed]
         width = max((len(name) for _, rows in parts for name, _ in rows), default=0)
         for title, rows in parts:
             with formatter.section(title):  # all sections have the texts in one column
                 formatter.write_dl(
                     [(f"{name:{min(width, TERM_WIDTH)}}", text) for name, text in rows]
                 )
-        if left := sum(self._is_rare(option) for option in self.params) if not is_whole else 0:
+        if left := len(options) - len(shown):
             formatter.write_paragraph()
             formatter.write_text(f"--help-all shows {left} more option{'s' if left > 1 else ''}.")
 
-    def _sections(self, ctx: click.Context) -> Iterator[tuple[str, list[click.Option]]]:
-        """Yield the sections in order, those of options that no table lists first and of help last."""
-        options = {_name(o): o for o in self.params if isinstance(o, click.Option) and not o.hidden}
-        places = [
-            (title, [n for n in names if n in options]) for title, names in sections(str(self.name))
-        ]
-        listed = {name for _, names in places for name in names}
-        yield OTHERS, [option for name, option in options.items() if name not in listed]
-        for title, names in places:
-            yield title, [options[name] for name in names]
-        help_option = self.get_help_option(ctx)
-        rare = any(self._is_rare(option) for option in self.params)
-        yield "Help", [*([self.help_all] if rare else []), *([help_option] if help_option else [])]
 
-    def _is_rare(self, option: click.Parameter) -> bool:
-        return option.param_type_name == "option" and is_rare(str(self.name), _name(option))
-
-
-def _name(option: click.Parameter) -> str:
-    """Return the long name of an option, which tables use."""
-    return max(option.opts, key=len)
+def _in_order(parameters: Iterable[click.Parameter]) -> list[Option]:
+    """Return the options as help shows them: as they are defined, but for those that stand after another."""
+    ordered = [one for one in parameters if isinstance(one, Option) and not one.hidden]
+    for option in tuple(ordered):
+        above = next((other for other in ordered if option.after in other.opts), None)
+        if above is not None:
+            ordered.remove(option)
+            ordered.insert(ordered.index(above) + 1, option)
+    return ordered
 
 
 def _records(ctx: click.Context, options: list[click.Option]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import click
 
 from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
-from bridge.cli import ncu_option, options, outputs
+from bridge.cli import options, outputs
 from bridge.cli.help import Command
 from bridge.cli.options import doing
 from bridge.cli.outputs import Output
@@ -31,7 +31,7 @@ MOST = 2
     ),
 )
 @options.report_input
-@ncu_option.ncu
+@options.ncu_option
 @outputs.output()
 def html(
     source: ReportInput,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from bridge.cli import completion, hints, ncu_option, options, worker_options
-from bridge.cli.help import Command
+from bridge.cli import completion, hints, options, worker_options
+from bridge.cli.help import Command, option, rare_option
 from bridge.cli.options import doing, usage_errors
 
 if TYPE_CHECKING:
@@ -232,14 +232,14 @@ class ImportResult(NamedTuple):
 @options.rules_option
 @options.sidecar
 @options.rank_from_option
-@ncu_option.ncu
-@click.option(
+@options.ncu_option
+@rare_option(
     "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
 )
-@click.option("--name", help="Call the run by this name, as bridge diff takes it.")
-@click.option("--quiet", "-q", is_flag=True, help="Print no table.")
+@option("--name", help="Call the run by this name, as bridge diff takes it.")
+@option("--quiet", "-q", is_flag=True, help="Print no table.")
 @worker_options.workers
-@click.option(
+@rare_option(
     "--keep",
     multiple=True,
     metavar="TABLE",

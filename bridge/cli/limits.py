@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from bridge.cli.help import report_option
 from bridge.knowledge.package import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,13 +22,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 # -- One side of a report alone
 
 
-def only_option(command: F) -> F:
-    """Add the option ``--only``: the host or the GPU."""
-    return click.option(
-        "--only",
-        type=click.Choice(("host", "gpu")),
-        help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
-    )(command)
+only_option = report_option(
+    "--only",
+    type=click.Choice(("host", "gpu")),
+    help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
+    after="--rank-from",
+    rare=True,
+)
 
 
 # -- A time limit
@@ -63,11 +64,13 @@ def timeout_option(command: F) -> F:
         with _limit(*timeout) if timeout else nullcontext():
             return command(*args, **values)
 
-    result: F = click.option(
+    result: F = report_option(
         "--timeout",
         metavar="TIME",
         callback=_seconds,
         help="Stop after this time, as 60s, and write nothing.",
+        after="--sidecar",
+        rare=True,
     )(limited)  # type: ignore[assignment]
     return result
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options
-from bridge.cli.help import Command
+from bridge.cli.help import Command, report_option
 from bridge.cli.terminal import harmless
 
 if TYPE_CHECKING:
@@ -39,21 +39,21 @@ LISTS = ("--by", "--columns", "--filter", "--sort")  # options that list names
         "claude mcp add nsight-bridge -- bridge mcp",
     ),
 )
-@options.store_option
-@click.option(
+@report_option(
     "--folder",
     "folders",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Read only reports in this folder. May be repeated. [default: all that the user may read]",
 )
-@click.option(
+@report_option(
     "--keep",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
     help="Reports that stay in memory between questions.",
 )
+@options.store_option
 def mcp(db: Path, folders: tuple[Path, ...], keep: int) -> None:
     """Answer questions about reports as an MCP server on standard input and output.
 
@@ -121,6 +121,6 @@ def _answering(tool: Callable[..., str], lock: threading.Lock) -> Callable[..., 
 
 def _message(text: str) -> str:
     """Return a message of a command on one line, with the names of tools for those of options."""
-    for option in LISTS:
-        text = text.replace(f"{option} list", "list_tables")
+    for name in LISTS:
+        text = text.replace(f"{name} list", "list_tables")
     return " ".join(harmless(text).split())

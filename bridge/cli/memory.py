@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli import options, outputs, selection_options
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option, table_option
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def _fields(by: str, attributed: AttributedCapture) -> dict[str, Any]:
 TABLES = ("op", "allocation", "alive", "category", "scope", "step", "trace", "summary")
 FORMATS = ("table", "json", "csv", "md")
 READ = frozenset({"memory"})
+drawing_option = partial(option, section="Drawings")
 NOTHING = (
     "no allocations in the report: record it with nsys profile --cuda-memory-usage=true,"
     " torch.profiler.profile(profile_memory=True) or torch.cuda.memory._record_memory_history(); or sample it:"
@@ -75,6 +77,7 @@ NOTHING = (
 
 @click.command(
     cls=Command,
+    first=("Table", "Drawings"),
     examples=(
         "bridge memory report.sqlite",
         "bridge memory snapshot.pickle --by alive",
@@ -82,7 +85,7 @@ NOTHING = (
     ),
 )
 @options.report_input
-@click.option(
+@table_option(
     "--by",
     type=click.Choice(TABLES),
     default="op",
@@ -92,7 +95,7 @@ NOTHING = (
     " and kind of memory.",
 )
 @selection_options.top
-@click.option(
+@table_option(
     "--later",
     type=click.IntRange(min=1),
     default=2,
@@ -100,16 +103,16 @@ NOTHING = (
     metavar="STEPS",
     help="step: count what was still alive so many steps later.",
 )
-@click.option(
+@drawing_option(
     "--flow", type=options.FILE, help="Draw all allocations, time by address, into this SVG file."
 )
-@click.option(
+@drawing_option(
     "--timeline",
     type=options.FILE,
     help="Draw what was used over time by category into this SVG file, or write it as PyTorch's"
     " export_memory_timeline does if its name ends in .json.",
 )
-@click.option(
+@drawing_option(
     "--color",
     type=click.Choice(("op", "lifetime")),
     default="op",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli import options, outputs, selection_options
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option, table_option
 from bridge.cli.outputs import Output
 from bridge.knowledge.suggestions import unknown_name
 
@@ -39,7 +39,7 @@ def _dimensions(_context: click.Context, _option: click.Parameter, text: str) ->
     ),
 )
 @click.argument("logs", nargs=-1, required=True, type=options.FILE)
-@click.option(
+@table_option(
     "--by",
     default="primitive",
     show_default=True,
@@ -47,7 +47,7 @@ def _dimensions(_context: click.Context, _option: click.Parameter, text: str) ->
     callback=_dimensions,
     help=f"What a row is, by one or several, with commas: {', '.join(DIMENSIONS)}.",
 )
-@click.option(
+@option(
     "--graph",
     is_flag=True,
     help="The partitions of graphs instead of primitives; those within them are primitives too.",

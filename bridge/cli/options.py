@@ -17,6 +17,7 @@ import click
 
 from bridge.cli import completion
 from bridge.cli.catalog import WITHOUT_TIMELINE
+from bridge.cli.help import attribution_option, option, report_option, table_option
 from bridge.cli.hints import DEFAULT_STORE, with_report
 from bridge.cli.limits import stage, timeout_option
 from bridge.scale.listener import Listener
@@ -81,27 +82,6 @@ def _say(what: str, over: threading.Event) -> None:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def rank_from_option(command: F) -> F:
-    """Add the option ``--rank-from``; an invalid expression is a usage error."""
-    return click.option(
-        "--rank-from",
-        metavar="REGEX",
-        callback=_expression,
-        help="The rank in the path of a report: group rank, or the first one; the host: group host.",
-    )(command)
-
-
-def steps_option(command: F) -> F:
-    """Add the option ``--steps``, which names the ranges of steps."""
-    return click.option(
-        "--steps",
-        "step_name",
-        metavar="NAME",
-        callback=_step_name,
-        help="The ranges that are steps: a name, or a family as 'Batch N'. [default: they are found]",
-    )(command)
-
-
 def _step_name(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is not None and not text.strip():
         raise click.BadParameter("is empty: write the name of a range, or leave the option out")
@@ -117,6 +97,23 @@ def _expression(context: click.Context, _option: click.Parameter, text: str | No
         return compile_rank_pattern(text).text
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+rank_from_option = report_option(
+    "--rank-from",
+    metavar="REGEX",
+    callback=_expression,
+    help="The rank in the path of a report: group rank, or the first one; the host: group host.",
+    after="--sidecar",
+    rare=True,
+)
+steps_option = attribution_option(
+    "--steps",
+    "step_name",
+    metavar="NAME",
+    callback=_step_name,
+    help="The ranges that are steps: a name, or a family as 'Batch N'. [default: they are found]",
+)
 
 
 def identity_with_ranks(known: str, expression: str | None) -> str:
@@ -168,9 +165,9 @@ SHOWN = {
 }  # by commands
 
 
-def store_option(command: F) -> F:
+def store_option(command: F, *, section: str = "Report") -> F:
     """Add the option ``--db``: the store."""
-    return click.option(
+    return option(
         "--db",
         type=FILE,
         envvar="BRIDGE_DB",
@@ -178,6 +175,7 @@ def store_option(command: F) -> F:
         show_default=True,
         show_envvar=True,
         help="The store of imported runs.",
+        section=section,
     )(command)
 
 
@@ -186,18 +184,6 @@ def reports_argument(command: F, *, required: bool = False) -> F:
     return click.argument(
         "reports", nargs=-1, required=required, type=REPORT, shell_complete=completion.reports
     )(command)
-
-
-def source(command: F) -> F:
-    """Add the reports to read: files, or ``--run`` of the store."""
-    command = click.option(
-        "--run",
-        metavar="RUN",
-        callback=parse_run,
-        shell_complete=completion.runs,
-        help="Run of the store to read, by number or name; default: the newest.",
-    )(store_option(command))
-    return reports_argument(command)
 
 
 def parse_run(
@@ -212,25 +198,31 @@ def run_key(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def sidecar(command: F) -> F:
-    """Add the option ``--sidecar``: recordings with details of calls."""
-    return click.option(
-        "--sidecar",
-        multiple=True,
-        type=FILE,
-        help="A recording of the profiled program, or a folder of them. May be repeated."
-        " [default: those beside the report and in $BRIDGE_SIDECAR]",
-    )(command)
+run_option = report_option(
+    "--run",
+    metavar="RUN",
+    callback=parse_run,
+    shell_complete=completion.runs,
+    help="Run of the store to read, by number or name; default: the newest.",
+)
+sidecar = report_option(
+    "--sidecar",
+    multiple=True,
+    type=FILE,
+    help="A recording of the profiled program, or a folder of them. May be repeated."
+    " [default: those beside the report and in $BRIDGE_SIDECAR]",
+    rare=True,
+)
 
 
-def rules_option(command: F) -> F:
-    """Add the option ``--op-rules``, which regroups op names."""
-    return click.option(
-        "--op-rules",
-        "rules",
-        type=FILE,
-        help="A TOML file that regroups ops: [[rule]] tables with match (a regular expression) and op.",
-    )(command)
+ncu_option = report_option(
+    "--ncu",
+    multiple=True,
+    type=FILE,
+    help="A report of Nsight Compute (.ncu-rep, or what ncu --csv prints) of the same program."
+    " May be repeated.",
+    after="--db",
+)
 
 
 def parse_names(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
@@ -238,15 +230,13 @@ def parse_names(_context: click.Context, _option: click.Parameter, text: str) ->
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def kernel_names(command: F) -> F:
-    """Add the option ``--kernel-names``."""
-    return click.option(
-        "--kernel-names",
-        type=click.Choice(("readable", "short", "demangled", "mangled")),
-        default="readable",
-        show_default=True,
-        help="How kernels are named.",
-    )(command)
+kernel_names = table_option(
+    "--kernel-names",
+    type=click.Choice(("readable", "short", "demangled", "mangled")),
+    default="readable",
+    show_default=True,
+    help="How kernels are named.",
+)
 
 
 @contextmanager
@@ -273,8 +263,8 @@ def collected(
 
         decorated: Any = with_parameter
         before = set(_parameters(command))
-        for option in reversed(options):
-            decorated = option(decorated)
+        for add in reversed(options):
+            decorated = add(decorated)
         fields += [name for name in _parameters(decorated) if name not in before]
         result: F = decorated
         return result
@@ -289,7 +279,7 @@ def _parameters(command: Any) -> list[str]:
 
 def report_input(command: F) -> F:
     """Give a command the options that select a report as one parameter ``source``, and a time limit."""
-    options = (source, sidecar, rules_option, *ATTRIBUTION_OPTIONS)
+    options = (reports_argument, run_option, store_option, sidecar, *ATTRIBUTION_OPTIONS)
     return timeout_option(collected("source", _report_input, *options)(command))
 
 
@@ -308,9 +298,7 @@ def _report_input(
 
 def attribution_options(command: F) -> F:
     """Give a command the options of the attribution as one parameter ``attribution_options``."""
-    return collected("attribution_options", _attribution, rules_option, *ATTRIBUTION_OPTIONS)(
-        command
-    )
+    return collected("attribution_options", _attribution, *ATTRIBUTION_OPTIONS)(command)
 
 
 def _attribution(
@@ -322,40 +310,48 @@ def _attribution(
     return AttributionOptions(read_rules(rules), kernel_rules=kernels, **fields)
 
 
+rare_attribution_option = functools.partial(attribution_option, rare=True)
+rules_option = rare_attribution_option(
+    "--op-rules",
+    "rules",
+    type=FILE,
+    help="A TOML file that regroups ops: [[rule]] tables with match (a regular expression) and op.",
+)
 ATTRIBUTION_OPTIONS = (
-    click.option(
+    rare_attribution_option(
         "--graphs",
         type=click.Choice(("capture", "launch")),
         help="Work of a CUDA graph belongs to the op it was captured in, or that launched the graph."
         " [default: capture where known, but launch for raw texts]",
     ),
-    click.option(
+    rare_attribution_option(
         "--domain",
         "domains",
         multiple=True,
         help="Only ranges of this NVTX domain are ops: its name, default, or all. May be repeated."
         " [default: all but libraries' own]",
     ),
-    click.option(
+    rare_attribution_option(
         "--exclude-domain",
         "exclude_domains",
         multiple=True,
         help="Ranges of this domain are no ops.",
     ),
-    click.option(
+    rare_attribution_option(
         "--adopt/--no-adopt",
         default=None,
         help="Give work launched outside of ranges to the op that another thread waits in: --adopt that"
         " of all threads, a guess; --no-adopt none. [default: that of PyTorch's autograd]",
     ),
-    click.option(
+    rare_attribution_option(
         "--backward-under",
         type=click.Choice(("caller", "forward")),
         default="caller",
         show_default=True,
         help="Show PyTorch's backward work under the range that called it, or under that of its forward op.",
     ),
-    click.option(
+    rules_option,
+    rare_attribution_option(
         "--kernel-rules",
         type=FILE,
         envvar="BRIDGE_KERNEL_RULES",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.cli import options
+from bridge.cli.help import output_option
 
 if TYPE_CHECKING:
     from bridge.importers.remote import Location
@@ -101,13 +102,13 @@ def output(
 ) -> Callable[[F], F]:
     """Give a command its output options as one parameter ``output``; with ``--format`` if it has formats."""
     parameters = [
-        click.option("-o", "--output", "path", type=options.FILE, help="Write to this file."),
-        click.option("--force", is_flag=True, help="Replace an output that exists."),
+        output_option("-o", "--output", "path", type=options.FILE, help="Write to this file."),
+        output_option("--force", is_flag=True, help="Replace an output that exists."),
     ]
     if formats:
         text = f"Default: {formats[0]}, or by -o's suffix."
         parameters.insert(
-            0, click.option("--format", "given_format", type=click.Choice(formats), help=text)
+            0, output_option("--format", "given_format", type=click.Choice(formats), help=text)
         )
     build = partial(Output, formats=formats, suffixes=suffixes or {})
     return options.collected("output", build, *parameters)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.analyze.core.catalog.view import GEOMETRY
-from bridge.cli import ncu_option, options, outputs
+from bridge.cli import options, outputs
 from bridge.cli.flop_options import costs
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option, rare_option, row_option
 from bridge.cli.options import doing
 from bridge.cli.outputs import Output
 
@@ -70,21 +70,21 @@ class Drawing:
     ),
 )
 @options.report_input
-@click.option(
+@option(
     "--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What is drawn."
 )
-@click.option(
+@row_option(
     "--top",
     type=click.IntRange(1, 50),
     help="How many ops (histogram: kernels) stand apart. [default: 7 to 12]",
 )
-@click.option("--op", default="*", help="histogram: only work of ops like this: 'aten::*'.")
+@option("--op", default="*", help="histogram: only work of ops like this: 'aten::*'.")
 @costs
-@click.option(
+@rare_option(
     "--width", type=click.FloatRange(1, 40), default=6.5, show_default=True, help="In inches."
 )
-@click.option("--height", type=click.FloatRange(1, 40), help="In inches. [default: by kind]")
-@ncu_option.ncu
+@rare_option("--height", type=click.FloatRange(1, 40), help="In inches. [default: by kind]")
+@options.ncu_option
 @outputs.output()
 def plot(
     source: ReportInput,

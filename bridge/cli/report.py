@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,13 @@ from bridge.cli import (
     completion,
     limits,
     listing,
-    ncu_option,
     options,
     outputs,
     selection_options,
     worker_options,
 )
 from bridge.cli.flop_options import costs
-from bridge.cli.help import Command
+from bridge.cli.help import Command, attribution_option, row_option, table_option
 from bridge.cli.listing import Listing
 from bridge.cli.options import usage_errors
 from bridge.cli.outputs import Output
@@ -53,8 +53,9 @@ FORMATS = ("table", "json", "csv", "md")
 DOCUMENTS = ("json", "csv")  # for programs
 
 
+rare_table_option = partial(table_option, rare=True)
 TABLE_OPTIONS = (
-    click.option(
+    table_option(
         "--by",
         default="op",
         show_default=True,
@@ -63,17 +64,14 @@ TABLE_OPTIONS = (
         help="What a row is: op, op-kernel, kernel, step, module … or several with commas, as op,shape;"
         " list shows all.",
     ),
-    click.option(
+    table_option(
         "--columns",
         default="",
         metavar="NAMES",
         shell_complete=completion.columns,
         help="Only these columns, by name or heading, or sets of columns, with commas; list shows all.",
     ),
-    click.option(
-        "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
-    ),
-    click.option(
+    table_option(
         "--direction",
         type=click.Choice(("forward", "backward", "both")),
         default="both",
@@ -81,24 +79,29 @@ TABLE_OPTIONS = (
         help="Count only what ran in this pass.",
     ),
     options.kernel_names,
-    click.option(
+    rare_table_option(
+        "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
+    ),
+    rare_table_option(
         "--arguments", is_flag=True, help="range: columns of what each call says of itself."
     ),
-    click.option(
+    rare_table_option(
+        "--memory-kinds", is_flag=True, help="memcpy: pageable, pinned … memory apart."
+    ),
+    rare_table_option(
+        "--idle-over",
+        "idle_over_ns",
+        metavar="TIME",
+        callback=selection_options.time,
+        help="gap, idle: only gaps longer than this.  [default: 10us for gap, 0 for idle]",
+    ),
+    rare_table_option(
         "--metrics",
         default="",
         metavar="NAMES",
         callback=options.parse_names,
         help="Columns of what Nsight Compute measured: short names as occupancy, or its own, with commas;"
         " list shows those there are.",
-    ),
-    click.option("--memory-kinds", is_flag=True, help="memcpy: pageable, pinned … memory apart."),
-    click.option(
-        "--idle-over",
-        "idle_over_ns",
-        metavar="TIME",
-        callback=selection_options.time,
-        help="gap, idle: only gaps longer than this.  [default: 10us for gap, 0 for idle]",
     ),
 )
 
@@ -118,24 +121,25 @@ def _request(*, by: str, columns: str, **fields: Any) -> TableRequest:
 )
 @options.report_input
 @options.collected("request", _request, *TABLE_OPTIONS)
-@click.option(
+@attribution_option(
     "--names",
     type=click.Choice(("op", "raw")),
     default="op",
     show_default=True,
     help="raw: whole texts over all domains, as domain:text, instead of ops.",
+    rare=True,
 )
-@ncu_option.ncu
+@options.ncu_option
 @selection_options.window
 @selection_options.rows("op=aten::*, gpu>10us, step=3..5, kernel~gemm")
-@click.option(
+@row_option(
     "--fold/--no-fold",
     default=True,
     show_default=True,
     help="On a terminal: show Batch 0, Batch 1 … as Batch * (and other names that differ in a number"
     " that counts up, from eight on), and no rows without GPU time.",
 )
-@click.option(
+@rare_table_option(
     "--running", is_flag=True, help="Add the running sum of the column that is sorted by."
 )
 @costs

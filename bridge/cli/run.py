@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli import options
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option, output_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,10 @@ TOOLS = ("nsys", "ncu", "cupti")
 PRESETS = ("latency", "memory", "full")
 CAPTURES = ("nvtx", "cudaProfilerApi")
 REPLAYS = ("kernel", "application", "range")
+program_option = partial(option, section="Program")
+recording_option = partial(option, section="Recording")
+steps_option = partial(option, section="Steps")
+ncu_option = partial(option, section="Nsight Compute")
 
 
 class Program(Command):
@@ -55,64 +60,74 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
         "bridge run --tool cupti --live train.py",
     ),
 )
-@click.option(
+@recording_option(
     "--tool",
     type=click.Choice(TOOLS),
     default="nsys",
     show_default=True,
     help="The profiler: Nsight Systems, Nsight Compute, or CUPTI inside the program, which needs neither.",
 )
-@click.option(
+@recording_option(
     "--preset",
     type=click.Choice(PRESETS),
     help="latency: CUDA and NVTX alone; memory: use of GPU memory too; full: also the OS, cuDNN,"
     " cuBLAS, CPU samples, call stacks. [default: latency]",
 )
-@click.option("-o", "--output", type=options.FILE, help="The report. [default: report1, report2 …]")
-@click.option("--force", is_flag=True, help="Replace a report that exists.")
-@click.option(
+@output_option(
+    "-o", "--output", type=options.FILE, help="The report. [default: report1, report2 …]"
+)
+@output_option("--force", is_flag=True, help="Replace a report that exists.")
+@steps_option(
     "--schedule",
     metavar="wait=1,warmup=1,active=3,repeat=2",
     callback=_schedule,
     help="Capture these steps of a program that calls bridge.profile().",
 )
-@click.option(
+@steps_option(
     "--capture",
     type=click.Choice(CAPTURES),
     help="Capture only what the program says, by this sign. [with --schedule: nvtx]",
+    rare=True,
 )
-@click.option("--kill", is_flag=True, help="End the program with its last captured step.")
-@click.option(
+@steps_option(
+    "--kill", is_flag=True, help="End the program with its last captured step.", rare=True
+)
+@recording_option(
     "--graphs",
     type=click.Choice(("node", "graph")),
     help="Trace CUDA graphs by node (costs time), or whole. [default: node, where known]",
 )
-@click.option("--memory", is_flag=True, help="Record the use of GPU memory.")
-@click.option(
+@recording_option("--memory", is_flag=True, help="Record the use of GPU memory.")
+@recording_option(
     "--backtrace",
     is_flag=True,
     help="Record the call stacks of CUDA calls, and where ops are in the program, for --by source.",
 )
-@click.option(
+@ncu_option(
     "--op", "ops", multiple=True, metavar="NAME[@DOMAIN]", help="ncu: only kernels in this range."
 )
-@click.option("--replay", type=click.Choice(REPLAYS), help="ncu: how kernels are run again.")
-@click.option("--set", "section_set", metavar="SET", help="ncu: the sections to measure.")
-@click.option("--metrics", metavar="A,B", help="ncu: the metrics to measure.")
-@click.option("--no-clock-control", is_flag=True, help="ncu: leave the GPU's clocks alone.")
-@click.option("--live", is_flag=True, help="cupti: print the costliest ops every few seconds.")
-@click.option(
+@ncu_option("--set", "section_set", metavar="SET", help="ncu: the sections to measure.")
+@ncu_option("--metrics", metavar="A,B", help="ncu: the metrics to measure.")
+@ncu_option(
+    "--replay", type=click.Choice(REPLAYS), help="ncu: how kernels are run again.", rare=True
+)
+@ncu_option(
+    "--no-clock-control", is_flag=True, help="ncu: leave the GPU's clocks alone.", rare=True
+)
+@option("--live", is_flag=True, help="cupti: print the costliest ops every few seconds.")
+@option(
     "--witness",
     is_flag=True,
     help="cupti: have CUPTI note the open range of each call, as a check.",
 )
-@click.option(
+@program_option("-m", "module", is_flag=True, help="PROGRAM is a module.")
+@program_option(
     "--auto",
     is_flag=True,
     help="Annotate the program: PyTorch's modules, ops with input shapes, optimizer steps and data"
     " loading; JAX; CuPy. The same as python -m bridge.autorun --shapes.",
 )
-@click.option(
+@option(
     "--no-ops",
     "auto_ops",
     is_flag=True,
@@ -120,10 +135,9 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
     default=True,
     help="With --auto: no ranges for PyTorch's ops, which cost time.",
 )
-@click.option("--print", "shown", is_flag=True, help="Print the command, and do not run it.")
-@click.option("--no-import", is_flag=True, help="Do not import the report.")
-@options.store_option
-@click.option("-m", "module", is_flag=True, help="PROGRAM is a module.")
+@program_option("--print", "shown", is_flag=True, help="Print the command, and do not run it.")
+@output_option("--no-import", is_flag=True, help="Do not import the report.")
+@partial(options.store_option, section="Output")
 @click.argument(
     "words", metavar="PROGRAM [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli import options, outputs
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -50,22 +50,26 @@ class Texts(click.ParamType):  # type: ignore[type-arg] # generic in new version
 )
 @click.argument("source", metavar="IN", type=options.FILE)
 @click.argument("target", metavar="[OUT]", type=options.FILE, required=False)
-@click.option(
+@option(
     "--also",
     metavar="TEXT",
     multiple=True,
     type=Texts(),
     help="Remove this text, too, wherever it occurs; @FILE: each line of a file.",
 )
-@click.option(
+@option(
     "--keep",
     metavar="TEXT",
     multiple=True,
     type=Texts(),
     help="Keep this text, though it looks like a secret; @FILE: each line of a file.",
 )
-@click.option(
-    "--strict", is_flag=True, help="Fail if a text that looks like a secret would remain."
+@option(
+    "--strict",
+    is_flag=True,
+    help="Fail if a text that looks like a secret would remain.",
+    section="Workers",
+    rare=True,
 )
 @outputs.output()
 def scrub(

@@ -6,12 +6,14 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bridge.analyze.core.catalog.lookup import TIME_UNITS
 from bridge.cli import completion
+from bridge.cli.help import option, output_option, row_option
 from bridge.cli.options import TERMINAL_ROWS, collected, usage_errors
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 LIST = "list"  # as a name: all names that there are
+time_option = partial(option, section="Time")
 STEPS = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18}))?")
 
 
@@ -67,28 +70,24 @@ def window(command: F) -> F:
     return collected(
         "time_range",
         _time_range,
-        click.option(
+        time_option(
             "--from",
             "first",
             metavar="TIME",
             callback=time,
             help="Only what begins at this time or later, as 1.5s.",
         ),
-        click.option(
-            "--to",
-            "last",
-            metavar="TIME",
-            callback=time,
-            help="Only what begins before this time.",
+        time_option(
+            "--to", "last", metavar="TIME", callback=time, help="Only what begins before this time."
         ),
-        click.option(
+        time_option(
             "--step",
             "steps",
             metavar="N or N..M",
             callback=steps,
             help="Only these steps, and the work they launched.",
         ),
-        click.option(
+        time_option(
             "--range", "name", metavar="NAME", help="Only while ranges of this name ran (* and ?)."
         ),
     )(command)
@@ -120,7 +119,7 @@ class RowCount(click.ParamType):  # type: ignore[type-arg] # generic in new vers
         return int(value)
 
 
-top = click.option(
+top = row_option(
     "--top",
     type=RowCount(),
     help=f"Show only the first N rows; all shows all. [default: {TERMINAL_ROWS} on a terminal]",
@@ -176,23 +175,24 @@ def rows(example: str) -> Callable[[F], F]:
     return collected(
         "rows",
         _row_options,
-        click.option(
+        row_option(
             "--sort",
             metavar="[+]COLUMN",
             shell_complete=completion.sort,
             help="Sort by this column, + for smallest first; list shows all.",
         ),
         top,
-        click.option(
+        row_option(
             "--filter",
             "conditions",
             metavar="CONDITIONS",
             help=f"Only rows like '{example}'; list shows all columns.",
         ),
-        click.option(
+        output_option(
             "--unit",
             type=click.Choice(TIME_UNITS),
             help="Unit of all times in tables. [default: what fits]",
+            after="--force",
         ),
     )
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import limits, ncu_option, options, outputs, selection_options
-from bridge.cli.help import Command
+from bridge.cli import limits, options, outputs, selection_options
+from bridge.cli.help import Command, option
 from bridge.cli.options import doing
 from bridge.cli.outputs import Output
 
@@ -53,20 +53,20 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
 @options.report_input
 @selection_options.window
 @options.rank_from_option
-@click.option(
+@option(
     "--ranks",
     metavar="RANKS",
     callback=_ranks,
     help="Only these ranks, as 0,3-5; bridge report --by rank lists them.",
 )
-@click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
-@click.option(
+@option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
+@option(
     "--critical-path", is_flag=True, help="Draw the critical path of the run on a track of its own."
 )
-@click.option(
+@option(
     "--max-events", "most", type=click.IntRange(min=1), help="Only so many slices, the longest."
 )
-@click.option(
+@option(
     "--dialect",
     type=click.Choice(("native", "torch", "raf", "mxnet", "megengine")),
     default="native",
@@ -74,7 +74,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
     help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
 @limits.only_option
-@ncu_option.ncu
+@options.ncu_option
 @outputs.output()
 def trace(
     source: ReportInput,

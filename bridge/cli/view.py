@@ -25,8 +25,8 @@ from urllib.parse import quote, urlsplit
 import click
 
 from bridge.capture.tool import search_path
-from bridge.cli import ncu_option, options
-from bridge.cli.help import Command
+from bridge.cli import options
+from bridge.cli.help import Command, option
 from bridge.cli.html import write_page
 from bridge.cli.options import doing
 from bridge.cli.trace import DRAWN
@@ -199,13 +199,11 @@ LIMIT_S = 300  # limit for a browser opened here; over ssh there is none
     ),
 )
 @options.report_input
-@click.option("--html", "page", is_flag=True, help="Open the HTML report instead of the trace.")
-@click.option("--keep", is_flag=True, help="Serve the trace until interrupted, not once.")
-@click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
-@click.option(
-    "--ui", default=UI, show_default=True, help="Perfetto's UI: another one, such as your own."
-)
-@ncu_option.ncu
+@option("--html", "page", is_flag=True, help="Open the HTML report instead of the trace.")
+@option("--keep", is_flag=True, help="Serve the trace until interrupted, not once.")
+@option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
+@option("--ui", default=UI, show_default=True, help="Perfetto's UI: another one, such as your own.")
+@options.ncu_option
 def view(
     source: ReportInput,
     ncu: tuple[Path, ...],

@@ -8,7 +8,7 @@ import click
 
 from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.cli import options
-from bridge.cli.help import Command
+from bridge.cli.help import Command, output_option
 from bridge.cli.hints import with_report
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ REPORTS = (".sqlite", ".nsys-rep")
 )
 @options.report_input
 @click.argument("what", metavar="NAME|#ROW")
-@click.option(
+@output_option(
     "--format",
     "form",
     type=click.Choice(("text", "json")),

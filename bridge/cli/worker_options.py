@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bridge.cli import options
+from bridge.cli.help import option
 from bridge.cli.options import usage_errors
 
 if TYPE_CHECKING:
@@ -50,14 +52,15 @@ class WorkerPool(click.ParamType):  # type: ignore[type-arg] # generic in new ve
         return int(text)
 
 
+worker_option = partial(option, section="Workers", rare=True)
 OPTIONS = (
-    click.option(
+    worker_option(
         "--workers",
         type=WorkerPool(),
         help="Read each report in one of N processes, or on the Dask cluster at ADDRESS (tcp://host:8786);"
         " only aggregates come back: see docs/fleet.md.",
     ),
-    click.option(
+    worker_option(
         "--memory-limit",
         "memory",
         metavar="SIZE",
@@ -65,7 +68,7 @@ OPTIONS = (
         help="Limit the memory of each worker, as 2GB or 512MiB: larger reports are read in windows of time,"
         " with equal results: see docs/memory-limit.md.",
     ),
-    click.option(
+    worker_option(
         "--strict", is_flag=True, help="With --workers: stop at a report that cannot be read."
     ),
 )

@@ -1,4 +1,4 @@
--- The tables of bridge.db, schema version 15. Made by docs/contracts.py.
+-- The tables of bridge.db, schema version 15. Made by python -m tests.docs contracts.
 
 CREATE TABLE "activities" (
    "id" INTEGER PRIMARY KEY,

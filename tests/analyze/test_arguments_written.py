@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from join.brute import Range
 from join.trainings import training
+from witness.attribution import Range
 
 from bridge.analyze.core.call_details import arguments
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-import made_reports
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +14,8 @@ from bridge.analyze.checks.excerpt import excerpt
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    return bridge.load(made_reports.report(tmp_path_factory.mktemp("excerpt") / "made.sqlite"))
+def loaded(two_steps):
+    return bridge.load(two_steps)
 
 
 def open_at(rows, instant):
@@ -55,53 +54,53 @@ def brute(report, first, last):
 
 
 @given(st.integers(0, 4_500), st.integers(1, 900))
-def test_it_counts_the_time_between_two_instants(report, first, length):
+def test_it_counts_the_time_between_two_instants(loaded, first, length):
     last = first + length
-    result = excerpt(report.attributed, first, last)
-    cpu, calls, work, count, busy = brute(report, first, last)
+    result = excerpt(loaded.attributed, first, last)
+    cpu, calls, work, count, busy = brute(loaded, first, last)
     ops = {row.op: (row.calls, row.cpu_self_ns) for row in result.ops.itertuples()}
     assert ops == {op: (number, cpu[op]) for op, number in calls.items()}
     told = {(row.kernel, row.op): (row.count, row.gpu_ns) for row in result.work.itertuples()}
     assert told == {name: (number, work[name]) for name, number in count.items()}
     assert sorted(result.devices["busy_ns"]) == sorted(map(len, busy.values()))
-    whole = max(f.span[1] for f in report.capture.facts) - report.began
+    whole = max(f.span[1] for f in loaded.capture.facts) - loaded.began
     for row in result.devices.itertuples():
         assert row.busy_ns + row.idle_ns == min(last, whole) - first
 
 
 @given(st.integers(0, 4_500), st.integers(1, 900))
-def test_api_calls_are_cut_at_the_instants(report, first, length):
+def test_api_calls_are_cut_at_the_instants(loaded, first, length):
     last, expected = first + length, Counter()
-    for call in report.capture.launches.itertuples():
-        start, end = call.start - report.began, call.end - report.began
+    for call in loaded.capture.launches.itertuples():
+        start, end = call.start - loaded.began, call.end - loaded.began
         if start < last and end > first:
             expected[call.name] += min(end, last) - max(start, first)
-    result = excerpt(report.attributed, first, last).api
+    result = excerpt(loaded.attributed, first, last).api
     assert {row.api: row.cpu_ns for row in result.itertuples()} == expected
 
 
-def test_of_the_whole_report_it_says_what_the_tables_say(report):
-    result = excerpt(report.attributed, 0, 2 * 10**9)
-    lasting = report.by("op").query("cpu_self_ns > 0").set_index("op")["cpu_self_ns"]
+def test_of_the_whole_report_it_says_what_the_tables_say(loaded):
+    result = excerpt(loaded.attributed, 0, 2 * 10**9)
+    lasting = loaded.by("op").query("cpu_self_ns > 0").set_index("op")["cpu_self_ns"]
     told = {row.op: row.cpu_self_ns for row in result.ops.itertuples() if row.cpu_self_ns}
     assert told == dict(lasting)
-    assert result.work["gpu_ns"].sum() == report.totals["gpu_ns"]
+    assert result.work["gpu_ns"].sum() == loaded.totals["gpu_ns"]
     assert list(result.devices["busy_ns"]) == list(
-        report.by("device").sort_values("device")["busy_ns"]
+        loaded.by("device").sort_values("device")["busy_ns"]
     )
 
 
-def test_largest_come_first(report):
-    result = excerpt(report.attributed, 0, 5_000)
+def test_largest_come_first(loaded):
+    result = excerpt(loaded.attributed, 0, 5_000)
     for table, column in (("ops", "cpu_self_ns"), ("api", "cpu_ns"), ("work", "gpu_ns")):
         assert getattr(result, table)[column].is_monotonic_decreasing
 
 
-def test_a_time_that_does_not_exist_is_refused(report):
+def test_a_time_that_does_not_exist_is_refused(loaded):
     with pytest.raises(ValueError, match="ends before it starts"):
-        excerpt(report.attributed, 20, 10)
+        excerpt(loaded.attributed, 20, 10)
     with pytest.raises(ValueError, match="the report ends"):
-        excerpt(report.attributed, 10**12, 10**12 + 1)
+        excerpt(loaded.attributed, 10**12, 10**12 + 1)
 
 
 @pytest.mark.slow

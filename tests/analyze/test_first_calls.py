@@ -7,9 +7,9 @@ from statistics import median
 
 import pytest
 from hypothesis import given
-from join.brute import Range
 from join.programs import CALL_IDS, Program, attributed, programs
 from made_reports import PUSH_POP, Made, thread
+from witness.attribution import Range
 
 import bridge
 from bridge.report import Report
@@ -89,7 +89,7 @@ def test_a_call_in_slices_is_as_long_as_they_are_and_none_is_shorter_than_nothin
 
 def brute(program):
     """Go through the calls of each process in the order of their starts; slices of one add up."""
-    truth = program.brute()
+    truth = program.profile()
     slices = defaultdict(list)
     for row in truth.op_rows():
         slices[truth.call_of(row)].append(truth.ranges[row])

@@ -29,7 +29,7 @@ DOMAINS = {3: "game", 4: "video"}
 
 
 @pytest.fixture
-def made(tmp_path):
+def game(tmp_path):
     made = Made()
     for pid in (100, 101):
         host = {"thread": thread(pid)}
@@ -49,11 +49,11 @@ def made(tmp_path):
     return load(made.written(tmp_path / "made.sqlite"))
 
 
-def test_the_table_is_that_of_a_plain_loop(made):
+def test_the_table_is_that_of_a_plain_loop(game):
     series = defaultdict(list)
     for name, domain, pid, _, start, end in FRAMES:
         series[name, DOMAINS[domain], pid].append((start, end))
-    found = made.by("frame").set_index(["frame", "domain", "pid"])
+    found = game.by("frame").set_index(["frame", "domain", "pid"])
     assert set(found.index) == set(series)
     for key, spans in series.items():
         begun, lengths = [s for s, _ in spans], [e - s for s, e in spans]
@@ -68,8 +68,8 @@ def test_the_table_is_that_of_a_plain_loop(made):
         )
 
 
-def test_the_trace_has_a_curve_of_rates_and_scopes_of_marks(made, tmp_path):
-    made.export_chrome_trace(tmp_path / "trace.json")
+def test_the_trace_has_a_curve_of_rates_and_scopes_of_marks(game, tmp_path):
+    game.export_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
     rates = sorted(
         (e["name"], e["pid"], e["args"]["value"])

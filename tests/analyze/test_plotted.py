@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
+from witness.attribution import Activity, Call, Range
 
 from bridge.analyze.draw.plots import NO_OP, OTHER_OPS, over_time
 

@@ -24,37 +24,37 @@ pytestmark = pytest.mark.slow
 def test_by_op(program):
     table = by_op(attributed(program))
     assert tuple(table.columns) == TABLES["op"].default
-    same(keyed(table, "op"), only(program.brute().by_op()))
+    same(keyed(table, "op"), only(program.profile().by_op()))
 
 
 @given(programs())
 def test_by_op_of_raw_names(program):
-    same(keyed(by_op(attributed(program, raw=True)), "op"), only(raw(program).brute().by_op()))
+    same(keyed(by_op(attributed(program, raw=True)), "op"), only(raw(program).profile().by_op()))
 
 
 @pytest.mark.parametrize("inclusive", [False, True])
 @given(program=programs())
 def test_by_op_kernel(program, inclusive):
     table = by_op_kernel(attributed(program), inclusive=inclusive)
-    same(keyed(table, "op", "kernel"), program.brute().by_op_kernel(inclusive=inclusive))
+    same(keyed(table, "op", "kernel"), program.profile().by_op_kernel(inclusive=inclusive))
 
 
 @given(programs())
 def test_by_kernel_and_by_memcpy(program):
-    joined, brute = attributed(program), program.brute()
+    joined, profile = attributed(program), program.profile()
     for name in ("short", "demangled", "mangled"):
-        same(keyed(by_kernel(joined, name), "kernel"), only(brute.by_kernel()))
-    same(keyed(by_memcpy(joined), "operation"), only(brute.by_memcpy()))
+        same(keyed(by_kernel(joined, name), "kernel"), only(profile.by_kernel()))
+    same(keyed(by_memcpy(joined), "operation"), only(profile.by_memcpy()))
 
 
 @given(programs())
 def test_by_range(program):
-    assert by_range(attributed(program)).to_dict("records") == program.brute().by_range()
+    assert by_range(attributed(program)).to_dict("records") == program.profile().by_range()
 
 
 @given(programs())
 def test_totals(program):
-    assert totals(attributed(program)) == program.brute().totals()
+    assert totals(attributed(program)) == program.profile().totals()
 
 
 # -- laws

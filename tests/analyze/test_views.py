@@ -5,12 +5,12 @@ from collections import Counter
 import numpy as np
 import pytest
 from hypothesis import given
-from join.brute import Activity, Call, Range
-from join.brute_more import WAYS, Wait
 from join.compare import keyed, only, same
 from join.programs import CALL_IDS
 from join.trainings import training, trainings
 from real_parts import corpus_reports
+from witness.attribution import Activity, Call, Range
+from witness.training import WAYS, Wait
 
 import bridge.report
 from bridge.analyze.core.catalog import VIEWS
@@ -44,9 +44,9 @@ def counted(rows):
 @pytest.mark.slow
 @given(made=trainings(nested=True))
 def test_a_table_of_one_direction_is_that_of_its_ranges_and_activities(made):
-    joined, brute = joined_of(made), made.brute()
+    joined, profile = joined_of(made), made.profile()
     for way in WAYS:
-        assert_of_one_way(joined, brute.one_way(way), way)
+        assert_of_one_way(joined, profile.one_way(way), way)
 
 
 def assert_of_one_way(joined, truth, way):
@@ -154,7 +154,7 @@ def test_only_some_views_have_a_direction():
 @pytest.mark.slow
 @given(trainings())
 def test_by_module_and_by_forward_op(made):
-    joined, truth = joined_of(made), made.brute()
+    joined, truth = joined_of(made), made.profile()
     paths, ops = (joined.by(view) for view in ("module", "forward-op"))
     rows = only(truth.by_module())
     ours = without(["calls"], keyed(paths, "module"))
@@ -169,7 +169,7 @@ def test_by_module_and_by_forward_op(made):
     if not len(joined.capture.activities):
         assert ops["cpu_self_ns"].sum() == joined.by("op")["cpu_self_ns"].sum()
         assert (ops["cpu_self_ns"] > 0).all()
-    calls = truth.brute.calls_by_op
+    calls = truth.profile.calls_by_op
     assert ops["calls"].tolist() == [len(calls[op]) for op in ops["op"]]
     for table in (paths, ops):
         assert table["gpu_self_ns"].sum() == joined.totals["attributed_ns"]
@@ -180,7 +180,7 @@ def test_by_module_and_by_forward_op(made):
 @pytest.mark.slow
 @given(trainings(phases=6))
 def test_by_phase_and_by_wait(made):
-    joined, truth = joined_of(made), made.brute()
+    joined, truth = joined_of(made), made.profile()
     same(without(["open"], keyed(joined.by("phase"), "phase")), only(truth.by_phase()))
     same(keyed(joined.by("wait"), "op", "wait"), truth.by_wait(made.waits))
 

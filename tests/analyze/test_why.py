@@ -13,7 +13,6 @@ from real_parts import corpus_reports
 
 from bridge import report as whole
 from bridge.analyze.checks.why import GENERAL, REMEDIES, remedy, rows_of, why
-from bridge.cli import demo_report
 from bridge.join.arrays import NONE
 from bridge.join.attribution import REASONS
 from bridge.knowledge.abbreviations import abbreviation
@@ -44,7 +43,7 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def made(tmp_path):
+def one_op(tmp_path):
     """Give an export in the making: one op on the main thread, a kernel of it."""
     made = Made()
     opened(made, 100, 200, "step")
@@ -117,21 +116,21 @@ def test_rules_regroup(path, tmp_path):
     assert "\nop: matmul, by launch: " in said
 
 
-def test_phases_and_ranges_that_never_ended(made, tmp_path):
-    opened(made, 50, 300, "epoch", of=WORKER, kind=START_END)
-    opened(made, 50, 120, "over", kind=START_END)
-    opened(made, 50, 300, "foreign", of=thread(OTHER), kind=START_END)
-    opened(made, 60, None, "endless")
-    said = done("why", made.written(tmp_path / "x.sqlite"), "#0")
+def test_phases_and_ranges_that_never_ended(one_op, tmp_path):
+    opened(one_op, 50, 300, "epoch", of=WORKER, kind=START_END)
+    opened(one_op, 50, 120, "over", kind=START_END)
+    opened(one_op, 50, 300, "foreign", of=thread(OTHER), kind=START_END)
+    opened(one_op, 60, None, "endless")
+    said = done("why", one_op.written(tmp_path / "x.sqlite"), "#0")
     assert "  phases open then: epoch (#1)\n" in said
     assert "range #4 endless, " in said
     assert "at 10 ns (never ended)\n" in said
 
 
 @pytest.mark.slow
-def test_ranges_that_are_no_ops_say_why(made, tmp_path):
-    opened(made, 110, 190, "ncclBroadcast", domain=9)
-    path = made.written(tmp_path / "x.sqlite")
+def test_ranges_that_are_no_ops_say_why(one_op, tmp_path):
+    opened(one_op, 110, 190, "ncclBroadcast", domain=9)
+    path = one_op.written(tmp_path / "x.sqlite")
     found = explained(path, "#0")
     assert [r.note for r in found.call.ranges] == ["", "domain #9 is a library's"]
     assert found.op == found.call.op == "step"
@@ -144,16 +143,16 @@ def test_ranges_that_are_no_ops_say_why(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_printed_stays_on_its_line(made, tmp_path):
-    opened(made, 110, 190, "two\nlines\x1b[31m")
-    said = done("why", made.written(tmp_path / "x.sqlite"), "#0")
+def test_what_is_printed_stays_on_its_line(one_op, tmp_path):
+    opened(one_op, 110, 190, "two\nlines\x1b[31m")
+    said = done("why", one_op.written(tmp_path / "x.sqlite"), "#0")
     assert "range #1 two lines [31m, 80 ns" in said
 
 
 @pytest.mark.slow
-def test_a_rule_may_find_the_op_on_another_thread(made, tmp_path):
-    opened(made, 10, 400, "elsewhere", of=WORKER)
-    joined = whole.load(made.written(tmp_path / "x.sqlite")).attributed
+def test_a_rule_may_find_the_op_on_another_thread(one_op, tmp_path):
+    opened(one_op, 10, 400, "elsewhere", of=WORKER)
+    joined = whole.load(one_op.written(tmp_path / "x.sqlite")).attributed
     nesting = joined.attribution.nesting
     node = np.flatnonzero(nesting.range == 1)
     moved = replace(joined, attribution=replace(joined.attribution, node=node, range=np.array([1])))
@@ -172,10 +171,10 @@ def names_of(path, asked):
 
 
 @pytest.mark.slow
-def test_names_equal_then_parts_then_any_case(made, tmp_path):
-    made.kernel("side", 150, PID, 200, 201)
-    made.kernel("inside too", 150, PID, 210, 240)
-    path = made.written(tmp_path / "x.sqlite")
+def test_names_equal_then_parts_then_any_case(one_op, tmp_path):
+    one_op.kernel("side", 150, PID, 200, 201)
+    one_op.kernel("inside too", 150, PID, 210, 240)
+    path = one_op.written(tmp_path / "x.sqlite")
     assert names_of(path, "side") == ["side"]
     assert names_of(path, "insid") == ["inside", "inside too"]
     assert names_of(path, "void inside<float>(float *)") == ["inside"]
@@ -186,12 +185,12 @@ def test_names_equal_then_parts_then_any_case(made, tmp_path):
     assert names_of(path, "#3") == names_of(path, "#x") == names_of(path, "nothing") == []
 
 
-def test_names_as_tables_show_them(made, tmp_path):
-    made.kernel("ncclDevKernel_SendRecv", 150, PID, 200, 201)
-    made.kernel("swish_fwd_kernel_one", 150, PID, 210, 240)
-    made.kernel("swish_bwd_kernel_one", 150, PID, 250, 260)
-    made.kernel("swish_fwd_kernel_two", 150, PID, 270, 280)
-    path = made.written(tmp_path / "x.sqlite")
+def test_names_as_tables_show_them(one_op, tmp_path):
+    one_op.kernel("ncclDevKernel_SendRecv", 150, PID, 200, 201)
+    one_op.kernel("swish_fwd_kernel_one", 150, PID, 210, 240)
+    one_op.kernel("swish_bwd_kernel_one", 150, PID, 250, 260)
+    one_op.kernel("swish_fwd_kernel_two", 150, PID, 270, 280)
+    path = one_op.written(tmp_path / "x.sqlite")
     assert names_of(path, "nccl SendRecv") == ["ncclDevKernel_SendRecv"]
     assert names_of(path, "nccl Se…") == names_of(path, "nc…ecv") == ["ncclDevKernel_SendRecv"]
     assert names_of(path, "swish_b…") == ["swish_bwd_kernel_one"]
@@ -230,10 +229,10 @@ def test_every_kernel_is_found_by_its_name_in_a_table(path, width):
 
 
 @pytest.mark.slow
-def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
-    made.kernel("sooner", 150, PID, 600, 610)
-    made.kernel("longest", 150, PID, 700, 800)
-    assert explained(made.written(tmp_path / "x.sqlite"), "o").activity.name == "longest"
+def test_the_longest_is_explained_and_the_others_counted(path, one_op, tmp_path):
+    one_op.kernel("sooner", 150, PID, 600, 610)
+    one_op.kernel("longest", 150, PID, 700, 800)
+    assert explained(one_op.written(tmp_path / "x.sqlite"), "o").activity.name == "longest"
     said = done("why", path, "kernel")
     assert said.startswith("kernel #0 gemm_kernel, ")
     assert (
@@ -308,15 +307,15 @@ def test_what_was_annotated_around_a_call_without_an_op(path):
 
 
 @pytest.mark.slow
-def test_other_threads_may_have_had_ops_open(made, tmp_path):
+def test_other_threads_may_have_had_ops_open(one_op, tmp_path):
     for number in range(2, 7):
-        opened(made, 250, 400, f"outer {number}", of=thread(PID, number))
-        opened(made, 260, 390, f"inner {number}", of=thread(PID, number))
-    opened(made, 250, 400, "foreign", of=thread(OTHER))
-    opened(made, 250, 400, "phase", of=WORKER, kind=START_END)
-    made.tables["threads"].append({"thread": WORKER, "name": made.string("autograd")})
-    made.kernel("alone", 300, PID, 310, 320)
-    found = explained(made.written(tmp_path / "x.sqlite"), "alone")
+        opened(one_op, 250, 400, f"outer {number}", of=thread(PID, number))
+        opened(one_op, 260, 390, f"inner {number}", of=thread(PID, number))
+    opened(one_op, 250, 400, "foreign", of=thread(OTHER))
+    opened(one_op, 250, 400, "phase", of=WORKER, kind=START_END)
+    one_op.tables["threads"].append({"thread": WORKER, "name": one_op.string("autograd")})
+    one_op.kernel("alone", 300, PID, 310, 320)
+    found = explained(one_op.written(tmp_path / "x.sqlite"), "alone")
     assert [hint.text for hint in found.hints] == [
         "thread 2 (autograd) had inner 2 (#2) open",
         "thread 3 had inner 3 (#4) open",
@@ -330,41 +329,41 @@ def test_other_threads_may_have_had_ops_open(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_last_op_before_a_call(made, tmp_path):
-    opened(made, 210, 295, "last")
-    opened(made, 220, 250, "inside the last")
-    opened(made, 290, 300, "ncclBroadcast", domain=9)
-    made.kernel("alone", 300, PID, 310, 320)
-    found = explained(made.written(tmp_path / "x.sqlite"), "alone")
+def test_the_last_op_before_a_call(one_op, tmp_path):
+    opened(one_op, 210, 295, "last")
+    opened(one_op, 220, 250, "inside the last")
+    opened(one_op, 290, 300, "ncclBroadcast", domain=9)
+    one_op.kernel("alone", 300, PID, 310, 320)
+    found = explained(one_op.written(tmp_path / "x.sqlite"), "alone")
     assert [(hint.kind, hint.row, hint.ns) for hint in found.hints] == [("op_before", 1, 5)]
 
 
 @pytest.mark.slow
-def test_nothing_was_ever_annotated(made, tmp_path):
-    made.kernel("first", 50, PID, 60, 70)
-    path = made.written(tmp_path / "x.sqlite")
+def test_nothing_was_ever_annotated(one_op, tmp_path):
+    one_op.kernel("first", 50, PID, 60, 70)
+    path = one_op.written(tmp_path / "x.sqlite")
     assert kinds(explained(path, "first")) == ["none_before"]
-    made.tables["annotations"].clear()
-    found = explained(made.written(tmp_path / "bare.sqlite"), "first")
+    one_op.tables["annotations"].clear()
+    found = explained(one_op.written(tmp_path / "bare.sqlite"), "first")
     assert kinds(found) == ["no_ranges"]
     assert "--trace=cuda,nvtx" in found.remedy
 
 
 @pytest.mark.slow
-def test_a_graph_recorded_as_a_whole(made, tmp_path):
-    made.launched("graphs", 300, PID, 310, 400, graph=3)
-    said = done("why", made.written(tmp_path / "x.sqlite"), "[CUDA graph 3]")
+def test_a_graph_recorded_as_a_whole(one_op, tmp_path):
+    one_op.launched("graphs", 300, PID, 310, 400, graph=3)
+    said = done("why", one_op.written(tmp_path / "x.sqlite"), "[CUDA graph 3]")
     assert said.startswith("graph #1 [CUDA graph 3], ")
     assert "--cuda-graph-trace=node" in said.splitlines()[-1]
 
 
 @pytest.mark.slow
-def test_a_call_that_was_not_recorded(made, tmp_path):
+def test_a_call_that_was_not_recorded(one_op, tmp_path):
     """Ids restart in every process: a call of another one is never taken."""
     foreign = {"start": 140, "end": 145, "thread": thread(OTHER), "correlation": 2}
-    made.tables["launches"].append({**foreign, "name": made.string("cuLaunchKernel")})
-    made.kernel("lost", -1, PID, 200, 210)
-    said = done("why", made.written(tmp_path / "x.sqlite"), "lost")
+    one_op.tables["launches"].append({**foreign, "name": one_op.string("cuLaunchKernel")})
+    one_op.kernel("lost", -1, PID, 200, 210)
+    said = done("why", one_op.written(tmp_path / "x.sqlite"), "lost")
     assert (
         "no op (no_launch): no API call with its process and correlation id is in the report\n"
         "  cuLaunchKernel (#1) of process 101 has that id: not its call, for ids restart in every"
@@ -394,10 +393,10 @@ def test_the_capture_began_after_the_launch(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_migration_of_unified_memory(made, tmp_path):
-    made.launched("copies", -1, PID, 300, 320, bytes=4_096, copy_kind=11)
-    made.tables["copies"][0]["correlation"] = 0
-    found = explained(made.written(tmp_path / "x.sqlite"), "Unified")
+def test_a_migration_of_unified_memory(one_op, tmp_path):
+    one_op.launched("copies", -1, PID, 300, 320, bytes=4_096, copy_kind=11)
+    one_op.tables["copies"][0]["correlation"] = 0
+    found = explained(one_op.written(tmp_path / "x.sqlite"), "Unified")
     assert kinds(found) == ["migration"]
     said = for_terminal(found)
     assert "stream 7, no correlation id\n" in said
@@ -425,18 +424,18 @@ def test_every_reason_has_a_remedy_even_one_unheard_of():
 
 
 @pytest.fixture
-def graph(made, tmp_path):
+def graph(one_op, tmp_path):
     """Give a report with nodes captured in an op, in none and before the report, launched in one and in none."""
-    opened(made, 300, 400, "replay")
+    opened(one_op, 300, 400, "replay")
     for at, node, original in ((150, 1, None), (250, 2, None), (260, 11, 1)):
         event = {"time": at, "thread": MAIN, "node": node, "original": original}
-        made.tables["graph_nodes"].append(event)
+        one_op.tables["graph_nodes"].append(event)
     for at, name, node in (
         (310, "captured", 11), (320, "loose", 2), (330, "older", 99), (450, "late", 2),
     ):  # fmt: skip
-        made.kernel(name, at, PID, at + 10, at + 15)
-        made.tables["kernels"][-1]["graph_node"] = node
-    return made.written(tmp_path / "graph.sqlite")
+        one_op.kernel(name, at, PID, at + 10, at + 15)
+        one_op.tables["kernels"][-1]["graph_node"] = node
+    return one_op.written(tmp_path / "graph.sqlite")
 
 
 @pytest.mark.slow
@@ -495,18 +494,18 @@ def test_of_several_reports_it_says_which(tmp_path):
 
 
 @pytest.mark.slow
-def test_reports_do_not_mix(made, tmp_path):
+def test_reports_do_not_mix(one_op, tmp_path):
     """Threads, processes and ids of two captures may have the same numbers."""
     other = Made()
-    for one, name in ((made, "one"), (other, "other")):
+    for one, name in ((one_op, "one"), (other, "other")):
         one.tables["threads"].append({"thread": MAIN, "name": one.string(f"main of {name}")})
     opened(other, 1_000, 3_000, "foreign")
     other.kernel("theirs", 1_500, PID, 1_600, 1_610)
     other.kernel("lost", 1_700, PID, 1_800, 1_810)
-    opened(made, 2_000, 2_010, "mine")
-    made.kernel("lost", -1, PID, 2_800, 2_810)
-    made.kernel("alone", 2_500, PID, 2_600, 2_610)
-    paths = [m.written(tmp_path / f"{n}.sqlite") for n, m in (("other", other), ("one", made))]
+    opened(one_op, 2_000, 2_010, "mine")
+    one_op.kernel("lost", -1, PID, 2_800, 2_810)
+    one_op.kernel("alone", 2_500, PID, 2_600, 2_610)
+    paths = [m.written(tmp_path / f"{n}.sqlite") for n, m in (("other", other), ("one", one_op))]
     joined = whole.load(*paths).attributed
     alone, lost = (why(joined, rows_of(joined, asked)) for asked in ("alone", "#3"))
     assert (alone.report, alone.base_ns, alone.call.thread.name) == (
@@ -557,15 +556,13 @@ def assert_open(found, truth):
 
 
 @pytest.mark.slow
-def test_backward_work_tells_its_forward_range_its_module_and_who_adopted_it(tmp_path):
-    path = tmp_path / "demo.sqlite"
-    demo_report.make(path)
-    said = json.loads(done("why", path, "flash_bwd", "--adopt", "--format", "json"))
+def test_backward_work_tells_its_forward_range_its_module_and_who_adopted_it(demo):
+    said = json.loads(done("why", demo, "flash_bwd", "--adopt", "--format", "json"))
     lineage = said["lineage"]
     assert (lineage["direction"], lineage["ambiguous"]) == ("backward", False)
     assert lineage["forward"]["step"]["name"] == "aten::scaled_dot_product_attention"
     assert lineage["module"] == "ProfilerStep/backward"  # its layers are not marked as modules
     assert lineage["adopter"]["step"]["name"] == "backward"
-    text = done("why", path, "flash_bwd", "--adopt")
+    text = done("why", demo, "flash_bwd", "--adopt")
     assert "  backward work of range #" in text
     assert "  adopted, by time alone, by range #" in text

@@ -11,9 +11,9 @@ import sys
 import textwrap
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
+from captures import exported, profiled
 from real_parts import ROOT
 
 import bridge
@@ -612,15 +612,8 @@ def test_jax_and_cupy_are_annotated_when_they_are_imported(here, library, progra
 
 def recorded_by(nsys, folder, *words, **more):
     """Profile a program, and give the texts of its ranges in their order."""
-    report = folder / "report"
-    profile = [
-        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(report),
-        sys.executable, *words,
-    ]  # fmt: skip
-    subprocess.run(profile, env=environ(**more), capture_output=True, check=True, timeout=120)
-    export = [nsys, "export", "--type=sqlite", "-o", f"{report}.sqlite", f"{report}.nsys-rep"]
-    subprocess.run(export, capture_output=True, check=True, timeout=120)
-    with closing(sqlite3.connect(Path(f"{report}.sqlite"))) as database:
+    profiled(nsys, folder, sys.executable, *words, env=environ(**more))
+    with closing(sqlite3.connect(exported(nsys, folder / "report.nsys-rep"))) as database:
         rows = database.execute(
             "SELECT coalesce(text, value) FROM NVTX_EVENTS LEFT JOIN StringIds ON textId = id"
             " WHERE eventType = 59 ORDER BY start"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import both
 import numpy as np
 import pandas as pd
 import pytest
-from test_under_nsys import PATHS
+from captures import exported, profiled, with_bridge
 
 import bridge
 from bridge import importers
@@ -29,22 +27,10 @@ OF_SESSION = "nsight-bridge"  # the domain of the capture range, which only nsys
 @pytest.fixture(scope="module", params=["interop", "auto"])
 def folder(request: Any, nsys: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("both")
-    traced = ["--trace=nvtx", "--sample=none", "--cpuctxsw=none", "--trace-fork-before-exec=true"]
-    program = [sys.executable, both.__file__, str(made / "own.jsonl")]
-    path = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    environ = {**os.environ, "BRIDGE_NVTX": request.param, "PYTHONPATH": path}
-    for command in (
-        [nsys, "profile", *traced, "-o", str(made / "report"), *program],
-        [
-            nsys,
-            "export",
-            "--type=sqlite",
-            "-o",
-            str(made / "report.sqlite"),
-            str(made / "report.nsys-rep"),
-        ],
-    ):
-        subprocess.run(command, env=environ, check=True, capture_output=True, timeout=180)
+    program = (sys.executable, both.__file__, made / "own.jsonl")
+    env, options = with_bridge(BRIDGE_NVTX=request.param), ["--trace-fork-before-exec=true"]
+    profiled(nsys, made, *program, options=options, env=env)
+    exported(nsys, made / "report.nsys-rep")
     return made
 
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
 import pytest
-from real_parts import ROOT
 from recorder import Recorder
 
 import bridge
@@ -39,14 +38,6 @@ def test_a_phase_may_be_ended_on_another_thread_and_started_again(tool: Recorder
         worker.start()
         worker.join()
     assert tool.phases_ended == ["load", "load"]
-
-
-def test_what_a_phase_is_and_what_owns_kernels_instead_is_documented() -> None:
-    page = (ROOT / "docs/annotate.md").read_text(encoding="utf-8")
-    [row] = [line for line in page.splitlines() if line.startswith('| `nvtx_range("epoch")`')]
-    for text in (" ".join(str(nvtx_range.__doc__).split()), row):
-        for words in ("start/end range", "of the", "--by phase", "owns", "nvtx_op("):
-            assert words in text
 
 
 def test_phases_overlap_and_close_on_exceptions(tool: Recorder) -> None:

@@ -17,7 +17,7 @@ CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 
 
 @pytest.fixture(scope="module", params=["interop", "auto"])
-def report(
+def captured(
     request: pytest.FixtureRequest, nsys: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Capture:
     folder: Path = tmp_path_factory.mktemp("nsys")
@@ -30,13 +30,13 @@ def of_kind(report: Capture, kind: str) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_names_come_back_to_the_character(report: Capture) -> None:
-    texts = set(report.texts.decode())
+def test_names_come_back_to_the_character(captured: Capture) -> None:
+    texts = set(captured.texts.decode())
     assert texts >= set(by_hand.NAMES)
 
 
-def test_phases_come_back_with_domain_category_colour_and_payload(report: Capture) -> None:
-    phases = of_kind(report, "start_end")
+def test_phases_come_back_with_domain_category_colour_and_payload(captured: Capture) -> None:
+    phases = of_kind(captured, "start_end")
     found = {
         (row.name_, row.domain_name or None, row.category or None, row.payload)
         for row in phases.rename(columns={"name": "name_"}).itertuples(index=False)
@@ -49,8 +49,8 @@ def test_phases_come_back_with_domain_category_colour_and_payload(report: Captur
     assert [color & 0xFFFFFFFF for color in colored] == [0xFF008080]
 
 
-def test_a_phase_that_never_ended_is_open_and_no_other(report: Capture) -> None:
-    phases = of_kind(report, "start_end")
+def test_a_phase_that_never_ended_is_open_and_no_other(captured: Capture) -> None:
+    phases = of_kind(captured, "start_end")
     assert phases[phases["open"]]["name"].tolist() == ["never ended"]
     first, second, third = (
         phases[phases["payload"] == payload].iloc[0] for *_, payload in by_hand.PHASES
@@ -59,8 +59,8 @@ def test_a_phase_that_never_ended_is_open_and_no_other(report: Capture) -> None:
     assert first["end"] <= second["end"] <= third["end"]
 
 
-def test_marks_and_counters_come_back_with_their_values(report: Capture) -> None:
-    marks = report.marks.sort_values("time")
+def test_marks_and_counters_come_back_with_their_values(captured: Capture) -> None:
+    marks = captured.marks.sort_values("time")
     values = [
         (row.name_, row.domain_name or None, float(row.json) if row.json else row.payload)
         for row in marks.rename(columns={"name": "name_"}).itertuples(index=False)
@@ -72,15 +72,15 @@ def test_marks_and_counters_come_back_with_their_values(report: Capture) -> None
     ]
 
 
-def test_ten_thousand_ranges_in_each_other_nest(report: Capture) -> None:
-    deep = report.ranges[report.ranges["name"].str.startswith("depth ")].sort_values("payload")
+def test_ten_thousand_ranges_in_each_other_nest(captured: Capture) -> None:
+    deep = captured.ranges[captured.ranges["name"].str.startswith("depth ")].sort_values("payload")
     assert deep["payload"].tolist() == list(range(by_hand.DEEP))
     assert deep["start"].is_monotonic_increasing
     assert deep["end"].is_monotonic_decreasing
 
 
-def test_what_a_domain_makes_is_in_it(report: Capture) -> None:
-    named = report.ranges.set_index("name")
+def test_what_a_domain_makes_is_in_it(captured: Capture) -> None:
+    named = captured.ranges.set_index("name")
     for name, domain, category, kind in (
         ("encoder", "", "scope", "push_pop"),
         ("read", "train", "event", "push_pop"),

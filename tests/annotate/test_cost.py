@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from timeit import Timer
 from typing import Any
 
 import pytest
 
 from bridge import nvtx_op
-from bridge.annotate import emit, emitter
 
 pytestmark = pytest.mark.slow
 
@@ -23,13 +22,6 @@ def wrapper(inner: Callable[..., Any]) -> Callable[..., Any]:
         return inner(*args, **kwargs)
 
     return bare
-
-
-@pytest.fixture
-def detached() -> Iterator[None]:
-    previous = emit.use(emitter.NullEmitter())
-    yield
-    emit.use(previous)
 
 
 @pytest.mark.parametrize(

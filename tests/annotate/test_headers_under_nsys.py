@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from captures import exported, profiled
 from click.testing import CliRunner
 from real_parts import need
 
@@ -48,21 +49,9 @@ def compiled(compiler: str, source: str, standard: str, folder: Path) -> Path:
 
 
 def recorded(nsys: str, program: Path, **environ: str) -> Capture:
-    report = program.parent / "report"
-    run = [
-        nsys,
-        "profile",
-        "--trace=nvtx",
-        "--sample=none",
-        "--cpuctxsw=none",
-        "--force-overwrite=true",
-    ]
-    run += ["-o", str(report), str(program)]
-    subprocess.run(run, env=os.environ | environ, capture_output=True, check=True, timeout=60)
-    export = [nsys, "export", "--type=sqlite", "--force-overwrite=true"]
-    export += ["-o", f"{report}.sqlite", f"{report}.nsys-rep"]
-    subprocess.run(export, capture_output=True, check=True, timeout=60)
-    return importers.load(f"{report}.sqlite")
+    overwriting = ["--force-overwrite=true"]
+    profiled(nsys, program.parent, program, options=overwriting, env=os.environ | environ)
+    return importers.load(exported(nsys, program.parent / "report.nsys-rep"))
 
 
 def ranges(capture: Capture) -> list[tuple[str, str]]:

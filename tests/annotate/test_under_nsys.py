@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
 import sys
 from collections import Counter, defaultdict
 from contextlib import closing
@@ -13,11 +11,10 @@ from typing import NamedTuple
 
 import decorated
 import pytest
+from captures import exported, profiled, with_bridge
 
-import bridge
 from bridge.annotate import stack
 
-PATHS = [str(Path(bridge.__file__).parent.parent)]
 CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 RANGE, MARK, CATEGORY, DOMAIN = 59, 34, 33, 75
 
@@ -59,22 +56,9 @@ def read(export: Path) -> list[Event]:
 
 def profile(nsys: str, folder: Path, backend: str, program: str = decorated.__file__) -> Profile:
     """Profile a program and export the report, to ``report.sqlite`` in the folder."""
-    report = folder / "report"
-    run = [
-        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(report),
-        sys.executable, program,
-    ]  # fmt: skip
-    environ = {
-        **os.environ,
-        "BRIDGE_NVTX": backend,
-        "PYTHONPATH": os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(
-            os.pathsep
-        ),
-    }
-    done = subprocess.run(run, env=environ, capture_output=True, text=True, check=True, timeout=120)
-    export = [nsys, "export", "--type=sqlite", "-o", f"{report}.sqlite", f"{report}.nsys-rep"]
-    subprocess.run(export, capture_output=True, check=True, timeout=120)
-    return Profile(done.stdout, read(Path(f"{report}.sqlite")))
+    env = with_bridge(BRIDGE_NVTX=backend)
+    said = profiled(nsys, folder, sys.executable, program, env=env)
+    return Profile(said, read(exported(nsys, folder / "report.nsys-rep")))
 
 
 @pytest.fixture(scope="module", params=["interop", "auto"])

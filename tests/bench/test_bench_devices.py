@@ -28,11 +28,6 @@ def device(request, gpu):
     return CudaPython(runtime, on=runtime.on)
 
 
-@pytest.fixture(autouse=True)
-def _forget():
-    bench.reset_cache()
-
-
 def test_a_long_kernel_is_a_run(gpu, device):
     found = bench.op(partial(gpu.kernel, LONG), device=device, runs=7)
     assert (found.device, found.number) == (NAME, 1)

@@ -20,11 +20,6 @@ from bridge.bench.devices.host import Host, largest_cache
 from bridge.bench.result import Options, Result
 
 
-@pytest.fixture(autouse=True)
-def _forget():
-    bench.reset_cache()
-
-
 def work(n: int = 2000) -> int:
     return sum(range(n))
 

@@ -11,11 +11,6 @@ from bridge.bench import sweep  # noqa: E402
 from bridge.bench.devices.base import BenchError  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def _forget():
-    bench.reset_cache()
-
-
 def test_the_forward_pass():
     a, b = torch.ones(8, 16), torch.ones(16, 4)
     found = bench.op(torch.mm, a, b)

@@ -5,33 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import made_reports
 import pytest
 from command import assert_misused, bridge, done, table_in
-from read_once import reading_once
 
 from bridge.analyze.core.catalog import TABLES
 from bridge.analyze.core.catalog.counters import COUNTER_SETS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 
-pytestmark = pytest.mark.usefixtures("folder")
-
-
-@pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give two processes, three steps each."""
-    return made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def read_once() -> Iterator[None]:
-    """Read the report once: what is said of it is of interest here."""
-    with reading_once():
-        yield
+pytestmark = pytest.mark.usefixtures("folder", "read_once")
 
 
 def rows(*words: str | Path) -> list[dict[str, Any]]:
@@ -40,13 +24,13 @@ def rows(*words: str | Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_dimensions_go_together(report: Path) -> None:
-    found = json.loads(done("report", report, "--by", "op, shape", "--format", "json"))
+def test_dimensions_go_together(three_steps: Path) -> None:
+    found = json.loads(done("report", three_steps, "--by", "op, shape", "--format", "json"))
     assert found["by"] == "op,shape"
     named = {(row["op"], row["shape"]): row for row in found["rows"]}
     assert named["aten::mm", "[[2, 3]]"]["calls"] == 6
     assert named["gemm", ""]["gpu_self_ns"] == 6 * 80
-    kernels = rows(report, "--by", "op,kernel,geometry", "--filter", "op=gemm")
+    kernels = rows(three_steps, "--by", "op,kernel,geometry", "--filter", "op=gemm")
     assert [(r["kernel"], r["grid"], r["block"], r["registers"], r["shared_bytes"], r["count"]) for r in kernels] == [
         ("gemm_kernel", "8x2x1", "128x1x1", 32, 1024, 6)
     ]  # fmt: skip
@@ -54,28 +38,28 @@ def test_dimensions_go_together(report: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimension", DIMENSIONS)
-def test_every_dimension_prints_in_every_format(dimension: str, report: Path) -> None:
-    found = rows(report, "--by", dimension)
-    text = done("report", report, "--by", dimension, "--format", "csv")
+def test_every_dimension_prints_in_every_format(dimension: str, three_steps: Path) -> None:
+    found = rows(three_steps, "--by", dimension)
+    text = done("report", three_steps, "--by", dimension, "--format", "csv")
     assert [row[0] for row in csv.reader(io.StringIO(text))][1:] == [str(next(iter(row.values()))) for row in found]  # fmt: skip
     for form in ("table", "md"):
-        assert len(done("report", report, "--by", dimension, "--format", form).splitlines()) > len(found)  # fmt: skip
+        assert len(done("report", three_steps, "--by", dimension, "--format", form).splitlines()) > len(found)  # fmt: skip
 
 
 @pytest.mark.slow
-def test_columns_come_as_they_are_asked_for(report: Path) -> None:
-    found = rows(report, "--columns", "gpu_p99, calls,op,share")
+def test_columns_come_as_they_are_asked_for(three_steps: Path) -> None:
+    found = rows(three_steps, "--columns", "gpu_p99, calls,op,share")
     assert list(found[0]) == ["op", "gpu_p99_ns", "calls", "share"]
-    assert [row["op"] for row in found] == [row["op"] for row in rows(report)]
-    every = rows(report, "--columns", "all")[0]
+    assert [row["op"] for row in found] == [row["op"] for row in rows(three_steps)]
+    every = rows(three_steps, "--columns", "all")[0]
     assert set(every) == {"op", *TABLES["ranges"].names}
-    assert list(every)[:16] == list(rows(report)[0])
+    assert list(every)[:16] == list(rows(three_steps)[0])
     for name, columns in TABLES["ranges"].sets.items():
         if name in COUNTER_SETS:  # this report has no samples
             continue
-        assert list(rows(report, "--columns", name)[0]) == ["op", *columns]
-    assert list(rows(report, "--by", "kernel", "--columns", "kernel,busy,p95")[0]) == ["kernel", "busy_ns", "p95_ns"]  # fmt: skip
-    assert list(rows(report, "--by", "wait", "--columns", "total,wait")[0]) == [
+        assert list(rows(three_steps, "--columns", name)[0]) == ["op", *columns]
+    assert list(rows(three_steps, "--by", "kernel", "--columns", "kernel,busy,p95")[0]) == ["kernel", "busy_ns", "p95_ns"]  # fmt: skip
+    assert list(rows(three_steps, "--by", "wait", "--columns", "total,wait")[0]) == [
         "op",
         "wait",
         "total_ns",
@@ -83,11 +67,11 @@ def test_columns_come_as_they_are_asked_for(report: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_column_that_is_sorted_or_filtered_by_is_there(report: Path) -> None:
-    found = rows(report, "--sort", "+gpu_p99", "--filter", "cpu_max>=0")
+def test_a_column_that_is_sorted_or_filtered_by_is_there(three_steps: Path) -> None:
+    found = rows(three_steps, "--sort", "+gpu_p99", "--filter", "cpu_max>=0")
     assert {"gpu_p99_ns", "cpu_max_ns"} <= set(found[0])
     assert [r["gpu_p99_ns"] for r in found] == sorted(r["gpu_p99_ns"] for r in found)
-    assert " p99" in table_in(done("report", report, "--sort", "gpu_p99"))[0]
+    assert " p99" in table_in(done("report", three_steps, "--sort", "gpu_p99"))[0]
 
 
 @pytest.mark.slow
@@ -103,42 +87,46 @@ def test_a_column_that_is_sorted_or_filtered_by_is_there(report: Path) -> None:
     ],
 )
 def test_filters_take_ranges_of_numbers_and_regular_expressions(
-    condition: str, kept: set[str], report: Path
+    condition: str, kept: set[str], three_steps: Path
 ) -> None:
-    assert {row["kernel"] for row in rows(report, "--by", "kernel", "--filter", condition)} == kept
+    assert {
+        row["kernel"] for row in rows(three_steps, "--by", "kernel", "--filter", condition)
+    } == kept
 
 
 @pytest.mark.slow
-def test_a_filter_on_steps_chooses_them_where_rows_do_not_tell_them(report: Path) -> None:
+def test_a_filter_on_steps_chooses_them_where_rows_do_not_tell_them(three_steps: Path) -> None:
     chosen = json.loads(
-        done("report", report, "--filter", "op=gemm, step=1..2", "--format", "json")
+        done("report", three_steps, "--filter", "op=gemm, step=1..2", "--format", "json")
     )
     assert chosen["rows"][0]["calls"] == 4
     assert chosen["totals"]["activities"] == 2 * 2 * 5  # two processes, two steps
-    told = rows(report, "--by", "op,step", "--filter", "op=gemm, step=1..2")
+    told = rows(three_steps, "--by", "op,step", "--filter", "op=gemm, step=1..2")
     assert sorted(row["step"] for row in told) == [1, 2]
 
 
 @pytest.mark.slow
-def test_running_sums_go_down_the_rows(report: Path) -> None:
-    found = rows(report, "--by", "kernel", "--running", "--sort", "+count")
+def test_running_sums_go_down_the_rows(three_steps: Path) -> None:
+    found = rows(three_steps, "--by", "kernel", "--running", "--sort", "+count")
     counts = [row["count"] for row in found]
     assert [row["running_count"] for row in found] == [sum(counts[: n + 1]) for n in range(len(counts))]  # fmt: skip
-    found = rows(report, "--running", "--top", "2")
+    found = rows(three_steps, "--running", "--top", "2")
     assert found[1]["running_gpu_self_ns"] == found[0]["gpu_self_ns"] + found[1]["gpu_self_ns"]
 
 
 @pytest.mark.slow
-def test_times_come_in_the_unit_that_is_asked_for(report: Path) -> None:
-    table = done("report", report, "--by", "kernel", "--unit", "us")
+def test_times_come_in_the_unit_that_is_asked_for(three_steps: Path) -> None:
+    table = done("report", three_steps, "--by", "kernel", "--unit", "us")
     assert "0.480 µs" in table or "0.480 us" in table
-    assert "480 ns" in done("report", report, "--by", "kernel", "--unit", "ns", "--format", "md")
+    assert "480 ns" in done(
+        "report", three_steps, "--by", "kernel", "--unit", "ns", "--format", "md"
+    )
 
 
 @pytest.mark.slow
-def test_idle_gaps_can_be_longer_or_shorter(report: Path) -> None:
-    every = rows(report, "--by", "gap", "--idle-over", "0")
-    long = rows(report, "--by", "gap", "--idle-over", "500ns")
+def test_idle_gaps_can_be_longer_or_shorter(three_steps: Path) -> None:
+    every = rows(three_steps, "--by", "gap", "--idle-over", "0")
+    long = rows(three_steps, "--by", "gap", "--idle-over", "500ns")
     assert 0 < len(long) < len(every)
     assert [row["gap_ns"] for row in long] == [r["gap_ns"] for r in every if r["gap_ns"] > 500]
 
@@ -165,5 +153,5 @@ def test_idle_gaps_can_be_longer_or_shorter(report: Path) -> None:
         (["--unit", "h"], ["'h'"]),
     ],
 )
-def test_what_there_is_not_is_said_in_a_line(words: list[str], said: list[str], report: Path) -> None:  # fmt: skip
-    assert_misused(bridge("report", report, *words), *said)
+def test_what_there_is_not_is_said_in_a_line(words: list[str], said: list[str], three_steps: Path) -> None:  # fmt: skip
+    assert_misused(bridge("report", three_steps, *words), *said)

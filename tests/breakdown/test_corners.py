@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import assert_misused, bridge, done
-from join.brute import Range
 from join.programs import CALL_IDS
 from join.trainings import training
 from made_reports import PUSH_POP, Made, thread
-from read_once import reading_once
 from real_parts import corpus_reports
 from rich.cells import cell_len
+from witness.attribution import Range
 
 import bridge as package
 from bridge.analyze.core.catalog import VIEWS
@@ -37,21 +35,8 @@ from bridge.render import table as tables
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = pytest.mark.usefixtures("folder", "read_once")
 ODD = ['say "a, b=c"', "it's | 'so'", "[[2, 3]]", "x*y?"]
-
-
-@pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give two processes, three steps each."""
-    return made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def read_once() -> Iterator[None]:
-    """Read the report once: what is said of it is of interest here."""
-    with reading_once():
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -74,17 +59,17 @@ def rows(*words: str | Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_what_says_nothing_is_one_row_whoever_does_not_say_it(report: Path) -> None:
+def test_what_says_nothing_is_one_row_whoever_does_not_say_it(three_steps: Path) -> None:
     """Work in no range, ranges without shapes."""
     for dimension in ("shape", "dtype", "path", "direction"):
-        named = [row[dimension] for row in rows(report, "--by", dimension)]
+        named = [row[dimension] for row in rows(three_steps, "--by", dimension)]
         assert len(named) == len(set(named))
         assert "" in named
 
 
 @pytest.mark.slow
-def test_memory_is_shared_whichever_way_it_was_asked_for(report: Path) -> None:
-    joined = package.load(report)
+def test_memory_is_shared_whichever_way_it_was_asked_for(three_steps: Path) -> None:
+    joined = package.load(three_steps)
     activities = joined.capture.activities
     dynamic = np.arange(len(activities)) % 2 == 1
     kernel = frames.is_kind(activities, "kernel")
@@ -119,8 +104,8 @@ def test_gpus_that_are_called_alike_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_work_without_a_call_has_a_process_all_the_same(report: Path) -> None:
-    bare = [row for row in rows(report, "--by", "thread,kernel") if row["tid"] == -1]
+def test_work_without_a_call_has_a_process_all_the_same(three_steps: Path) -> None:
+    bare = [row for row in rows(three_steps, "--by", "thread,kernel") if row["tid"] == -1]
     assert [(row["pid"], row["kernel"]) for row in bare] == [(100, "lost_kernel"), (101, "lost_kernel")]  # fmt: skip
 
 
@@ -177,13 +162,13 @@ def test_a_call_counts_where_the_slice_that_began_first_does(order: int) -> None
 
 
 @pytest.mark.slow
-def test_what_names_a_row_is_no_figure(report: Path) -> None:
-    assert [*rows(report, "--columns", "op")[0]] == ["op"]
-    assert [*rows(report, "--by", "geometry", "--columns", "grid,count")[0]] == ["grid", "block", "registers", "shared_bytes", "count"]  # fmt: skip
-    assert [*rows(report, "--by", "thread", "--columns", "calls,pid")[0]] == ["pid", "tid", "thread", "calls"]  # fmt: skip
-    assert [*rows(report, "--by", "memcpy", "--memory-kinds", "--columns", "source,count")[0]] == ["operation", "source", "target", "count"]  # fmt: skip
+def test_what_names_a_row_is_no_figure(three_steps: Path) -> None:
+    assert [*rows(three_steps, "--columns", "op")[0]] == ["op"]
+    assert [*rows(three_steps, "--by", "geometry", "--columns", "grid,count")[0]] == ["grid", "block", "registers", "shared_bytes", "count"]  # fmt: skip
+    assert [*rows(three_steps, "--by", "thread", "--columns", "calls,pid")[0]] == ["pid", "tid", "thread", "calls"]  # fmt: skip
+    assert [*rows(three_steps, "--by", "memcpy", "--memory-kinds", "--columns", "source,count")[0]] == ["operation", "source", "target", "count"]  # fmt: skip
     for by, other in (("op", "kernel"), ("op", "stream"), ("kernel", "op"), ("memcpy", "kernel")):
-        said = bridge("report", report, "--by", by, "--columns", f"{other}")
+        said = bridge("report", three_steps, "--by", by, "--columns", f"{other}")
         assert_misused(said, f"no column '{other}'")
 
 
@@ -200,15 +185,15 @@ def test_what_names_a_row_is_no_figure(report: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_sorted_or_filtered_by_is_there_by_whatever_name(
-    by: str, columns: str, words: list[str], there: list[str], report: Path
+    by: str, columns: str, words: list[str], there: list[str], three_steps: Path
 ) -> None:
-    found = rows(report, "--by", by, "--columns", columns, *words)
+    found = rows(three_steps, "--by", by, "--columns", columns, *words)
     assert [*found[0]] == there
 
 
 @pytest.mark.slow
-def test_rows_that_tie_come_in_the_order_of_all_their_names(report: Path) -> None:
-    found = rows(report, "--by", "step,thread,op", "--filter", "op=gemm")
+def test_rows_that_tie_come_in_the_order_of_all_their_names(three_steps: Path) -> None:
+    found = rows(three_steps, "--by", "step,thread,op", "--filter", "op=gemm")
     assert [(row["step"], row["pid"]) for row in found] == [(0, 100), (0, 101), (1, 100), (1, 101), (2, 100), (2, 101)]  # fmt: skip
 
 
@@ -219,8 +204,10 @@ def test_ranges_that_tie_come_in_the_order_of_time() -> None:
 
 
 @pytest.mark.slow
-def test_a_running_sum_stands_beside_its_column(report: Path) -> None:
-    [row, *_] = rows(report, "--columns", "calls,gpu,cpu_self", "--running", "--sort", "cpu_self")
+def test_a_running_sum_stands_beside_its_column(three_steps: Path) -> None:
+    [row, *_] = rows(
+        three_steps, "--columns", "calls,gpu,cpu_self", "--running", "--sort", "cpu_self"
+    )
     after = [*row][[*row].index("cpu_self_ns") + 1]
     assert after == "running_cpu_self_ns"
 
@@ -260,17 +247,17 @@ def test_times_are_read_to_the_nearest_nanosecond() -> None:
 
 
 @pytest.mark.slow
-def test_the_median_of_kernels_has_one_name(report: Path) -> None:
-    every = [*rows(report, "--by", "kernel", "--columns", "all")[0]]
+def test_the_median_of_kernels_has_one_name(three_steps: Path) -> None:
+    every = [*rows(three_steps, "--by", "kernel", "--columns", "all")[0]]
     assert ("median_ns" in every, "p50_ns" in every) == (True, False)
-    assert "p50_ns" in rows(report, "--by", "op-kernel", "--columns", "all")[0]
+    assert "p50_ns" in rows(three_steps, "--by", "op-kernel", "--columns", "all")[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("by", "figure"), [("wait", "total"), ("api", "count"), ("op", "calls"), ("kind", "count")])  # fmt: skip
-def test_times_that_go_together_are_what_both_have(by: str, figure: str, report: Path) -> None:
+def test_times_that_go_together_are_what_both_have(by: str, figure: str, three_steps: Path) -> None:
     """In either order: the last two steps, as far as the clock says."""
-    joined = package.load(report)
+    joined = package.load(three_steps)
     cut = {"last_ns": 1_600}  # in the second step, after it waited
     one, other = joined.within(steps=(1, 2)), joined.within(**cut)
     both = one.within(**cut).by(by, columns=figure)
@@ -331,14 +318,14 @@ def test_a_range_of_no_length_has_a_direction_by_its_name(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_direction_goes_with_what_it_is_said_to(report: Path) -> None:
-    said = bridge("report", report, "--by", "step", "--direction", "forward").stderr.splitlines()[
-        -1
-    ]
+def test_a_direction_goes_with_what_it_is_said_to(three_steps: Path) -> None:
+    said = bridge(
+        "report", three_steps, "--by", "step", "--direction", "forward"
+    ).stderr.splitlines()[-1]
     named = said.partition("--by ")[2].partition(", or several")[0].split(", ")
     for by in [*VIEWS, *DIMENSIONS]:
-        assert (bridge("report", report, "--by", by, "--direction", "forward").exit_code == 0) == (by in named)  # fmt: skip
-    assert rows(report, "--by", "op,step", "--direction", "forward")
+        assert (bridge("report", three_steps, "--by", by, "--direction", "forward").exit_code == 0) == (by in named)  # fmt: skip
+    assert rows(three_steps, "--by", "op,step", "--direction", "forward")
 
 
 @pytest.mark.slow
@@ -352,11 +339,11 @@ def test_gaps_know_the_steps_that_are_found_by_repetition(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kernels_go_by_the_names_that_are_asked_for(report: Path) -> None:
+def test_kernels_go_by_the_names_that_are_asked_for(three_steps: Path) -> None:
     for words in (["--by", "kernel"], ["--by", "stream,kernel"], ["--by", "op,kernel"]):
-        found = {row["kernel"] for row in rows(report, *words, "--kernel-names", "demangled")}
+        found = {row["kernel"] for row in rows(three_steps, *words, "--kernel-names", "demangled")}
         assert "void gemm_kernel<float>(float *)" in found
-        found = {row["kernel"] for row in rows(report, *words, "--kernel-names", "mangled")}
+        found = {row["kernel"] for row in rows(three_steps, *words, "--kernel-names", "mangled")}
         assert "_Z11gemm_kernelPfE" in found
 
 
@@ -370,8 +357,8 @@ SHOWN += [("kernel,geometry", ""), ("op,path,module,shape,dtype", ""), ("thread,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("by", "columns"), SHOWN)
-def test_no_figure_is_cut(by: str, columns: str, report: Path) -> None:
-    joined = package.load(report)
+def test_no_figure_is_cut(by: str, columns: str, three_steps: Path) -> None:
+    joined = package.load(three_steps)
     table = joined.by(by, columns=columns)
     by, every = joined.layout(by), bool(columns)
     for width in (60, 80, 200):

@@ -50,7 +50,7 @@ def truth() -> dict[str, tuple[int, int, int]]:
 
 
 @pytest.fixture
-def made(tmp_path):
+def custom_ops(tmp_path):
     made = Made()
     for number, name in ((CUSTOM, "custom_op"), (OTHER, "io")):
         made.annotation(33, 1, None, text=name, category=number, thread=thread(100))
@@ -62,13 +62,13 @@ def made(tmp_path):
     return load(made.written(tmp_path / "made.sqlite"))
 
 
-def test_parts_are_those_of_a_plain_loop(made):
-    table = made.by("custom-op").set_index("part")
+def test_parts_are_those_of_a_plain_loop(custom_ops):
+    table = custom_ops.by("custom-op").set_index("part")
     columns = ["calls", "cpu_self_ns", "gpu_self_ns"]
     assert {name: tuple(row) for name, row in table[columns].T.to_dict("list").items()} == truth()
 
 
-def test_parts_combine_with_kernels(made):
-    table = made.by("custom-op,kernel")
+def test_parts_combine_with_kernels(custom_ops):
+    table = custom_ops.by("custom-op,kernel")
     parts = {part: total for part, (_, _, total) in truth().items() if total}
     assert dict(zip(table["part"], table["total_ns"], strict=True)) == parts

@@ -32,7 +32,7 @@ SOME = {"mnist-training", "pytorch-2gpu-window"}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def four_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give two processes with everything in them."""
     return made_reports.report(tmp_path_factory.mktemp("input") / "r.sqlite", steps=4)
 
@@ -58,8 +58,8 @@ def figures(joined: Report, view: str) -> Counter[tuple[object, ...]]:
 
 @pytest.mark.parametrize("view", sorted(ADDING))
 @pytest.mark.parametrize("cut", [0, 1, 1_000, 1_215, 2_100, 10**9])
-def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) -> None:
-    joined, parts = loaded(made), parts_of(made, cut)
+def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, four_steps: Path) -> None:
+    joined, parts = loaded(four_steps), parts_of(four_steps, cut)
     whole = figures(joined, view)
     if view == "wait":  # these have no call in the report, and so no time
         del whole[("(no op)", "event_record"), "count"]
@@ -96,9 +96,9 @@ def test_steps_are_the_rows_of_the_table_by_step(path: Path) -> None:
     assert both.by("op")["share"].sum() == pytest.approx(1)
 
 
-def test_a_range_chooses_what_its_process_began_meanwhile(made: Path) -> None:
+def test_a_range_chooses_what_its_process_began_meanwhile(four_steps: Path) -> None:
     """By the definition: loops over all rows."""
-    joined = loaded(made)
+    joined = loaded(four_steps)
     report, op_kernels = joined.capture, joined.op_kernels
     chosen = joined.within(range_name="aten::*")
     times = [
@@ -121,8 +121,8 @@ def test_a_range_chooses_what_its_process_began_meanwhile(made: Path) -> None:
     assert chosen.by("op").set_index("op")["calls"].to_dict() == calls
 
 
-def test_windows_go_together(made: Path) -> None:
-    joined = loaded(made)
+def test_windows_go_together(four_steps: Path) -> None:
+    joined = loaded(four_steps)
     both = joined.within(steps=(1, 2), range_name="gemm")
     one_by_one = joined.within(steps=(1, 2)).within(range_name="gemm")
     pd.testing.assert_frame_equal(both.by("op"), one_by_one.by("op"))
@@ -130,8 +130,8 @@ def test_windows_go_together(made: Path) -> None:
     assert both.totals["activities"] == 4  # a step of each of two processes, twice
 
 
-def test_what_there_is_not_is_said_in_a_line(made: Path) -> None:
-    joined = loaded(made)
+def test_what_there_is_not_is_said_in_a_line(four_steps: Path) -> None:
+    joined = loaded(four_steps)
     for how, message in (
         ({"steps": (9, 11)}, r"no such step: the report has 0 to 3"),
         ({"range_name": "nothing*"}, "no range 'nothing\\*'"),

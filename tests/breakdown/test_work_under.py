@@ -7,6 +7,7 @@ import sys
 import pytest
 from made_reports import PUSH_POP, Made, thread
 from real_parts import NIGHT
+from witness.attribution import union
 
 import bridge
 from bridge.analyze.tables import activity_metrics, work_under
@@ -29,15 +30,6 @@ def deep(path, count, name, *, closed=True, streams=1, way_out=False):
     return made.written(path)
 
 
-def union(intervals):
-    """Return the length of the union of intervals."""
-    total, reached = 0, -1
-    for start, end in sorted(intervals):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
-
-
 def expected(report):
     """Return name, GPU start, span, busy time, activities of each range, by loops."""
     ranges = report.capture.ranges[["name", "start", "end"]].to_dict("records")
@@ -54,7 +46,7 @@ def expected(report):
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one stream", "overlapping"])
-def report(request, tmp_path_factory):
+def deep_stack(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("deep") / "deep.sqlite"
     way_out = request.param == 1
     # Every third name comes twice, so that some ops have one range and others two, one in the other.
@@ -63,29 +55,29 @@ def report(request, tmp_path_factory):
     return bridge.load(path)
 
 
-def test_the_work_under_each_range_of_a_deep_stack(report):
-    table = report.by("range")
+def test_the_work_under_each_range_of_a_deep_stack(deep_stack):
+    table = deep_stack.by("range")
     columns = ("name", "gpu_start_ns", "gpu_span_ns", "gpu_busy_ns", "activities")
-    assert sorted(zip(*(table[c].tolist() for c in columns), strict=True)) == expected(report)
+    assert sorted(zip(*(table[c].tolist() for c in columns), strict=True)) == expected(deep_stack)
 
 
 @pytest.mark.parametrize("levels", [0, 10**6])
-def test_an_op_is_as_busy_whether_its_work_is_paired_or_summed(report, levels, monkeypatch):
+def test_an_op_is_as_busy_whether_its_work_is_paired_or_summed(deep_stack, levels, monkeypatch):
     monkeypatch.setattr(work_under, "FEW_LEVELS", levels)
     busy = {}  # ranges of one name lie inside of each other
-    for name, _, _, time, _ in expected(report):
+    for name, _, _, time, _ in expected(deep_stack):
         busy[name] = max(busy.get(name, 0), time)
-    table = report.by("op", columns=["gpu_busy_ns"])
+    table = deep_stack.by("op", columns=["gpu_busy_ns"])
     assert dict(zip(table["op"], table["gpu_busy_ns"].tolist(), strict=True)) == busy
 
 
-def test_deep_paths_are_cut_and_a_warning_says_so(report):
-    table = report.by("range")
+def test_deep_paths_are_cut_and_a_warning_says_so(deep_stack):
+    table = deep_stack.by("range")
     names = table["name"].tolist()
     for depth, path in enumerate(table["path"], 1):
         cut = [*names[:KEPT], CUT, *names[depth - KEPT : depth]]
         assert path == "/".join(names[:depth] if depth <= MAX_DEPTH else cut)
-    (warning,) = (line for line in report.warnings if f"below {MAX_DEPTH} others" in line)
+    (warning,) = (line for line in deep_stack.warnings if f"below {MAX_DEPTH} others" in line)
     assert f"{300 - MAX_DEPTH} ranges" in warning
 
 
@@ -137,19 +129,19 @@ def test_deep_stacks_cost_no_more_than_their_ranges(closed, tmp_path):
 
 
 @pytest.mark.parametrize("most", [activity_metrics.MAX_PAIRS, -1], ids=["listed", "folded"])
-def test_kernels_count_once_for_every_op_around_them(report, most, monkeypatch):
+def test_kernels_count_once_for_every_op_around_them(deep_stack, most, monkeypatch):
     """Whether pairs of a kernel and an op are listed, or folded over the tree because there are too many."""
     monkeypatch.setattr(activity_metrics, "MAX_PAIRS", most)
-    ranges = report.capture.ranges[["name", "start", "end"]].to_dict("records")
-    called, times = report.capture.launches["start"].tolist(), {}
+    ranges = deep_stack.capture.ranges[["name", "start", "end"]].to_dict("records")
+    called, times = deep_stack.capture.launches["start"].tolist(), {}
     for work, row in zip(
-        report.capture.activities[["name", "start", "end"]].to_dict("records"),
-        report.op_kernels["launch"].tolist(),
+        deep_stack.capture.activities[["name", "start", "end"]].to_dict("records"),
+        deep_stack.op_kernels["launch"].tolist(),
         strict=True,
     ):
         for op in {one["name"] for one in ranges if one["start"] <= called[row] < one["end"]}:
             times.setdefault((op, work["name"]), []).append(work["end"] - work["start"])
-    table = report.by("op-kernel", inclusive=True)
+    table = deep_stack.by("op-kernel", inclusive=True)
     columns = zip(*(table[name] for name in table), strict=True)
     assert {(op, kernel): tuple(rest) for op, kernel, *rest in columns} == {
         pair: (len(found), sum(found), sum(found) / len(found), min(found), max(found))
@@ -157,7 +149,9 @@ def test_kernels_count_once_for_every_op_around_them(report, most, monkeypatch):
     }
 
 
-def test_other_columns_of_deep_stacks_are_refused_with_those_that_can_be_had(report, monkeypatch):
+def test_other_columns_of_deep_stacks_are_refused_with_those_that_can_be_had(
+    deep_stack, monkeypatch
+):
     monkeypatch.setattr(activity_metrics, "MAX_PAIRS", -1)
     with pytest.raises(ValueError, match="--columns count,total_ns,mean_ns,min_ns,max_ns,share"):
-        report.by("op-kernel", inclusive=True, columns=["p50_ns"])
+        deep_stack.by("op-kernel", inclusive=True, columns=["p50_ns"])

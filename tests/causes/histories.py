@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
-from join import brute
 from join.programs import Program, op_of, programs, report_of
+from witness import attribution
+from witness.causes import Activity, Call, History, Range
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.kinds import is_compilation, is_data_loading
@@ -16,7 +17,6 @@ from bridge.importers.capture import Capture
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
 from bridge.join.options import AttributionOptions
-from causes.brute import Activity, Call, History, Range
 
 CALLS = (
     *("cudaLaunchKernel", "cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch"),
@@ -93,18 +93,18 @@ def waiting(draw) -> Program:
         (report, process, thread), start = draw(threads), draw(st.integers(0, 50))
         op = draw(st.sampled_from([*"aabbc", LOADING, LOADING, COMPILING]))
         end = start + draw(st.integers(1, 25))
-        ranges.append(brute.Range(report, process, thread, start, end, op))
+        ranges.append(attribution.Range(report, process, thread, start, end, op))
         texts.append(op)
     for number in range(1, draw(st.integers(2, 10))):
         (report, process, thread), start = draw(threads), draw(st.integers(0, 60))
         end = start + draw(st.sampled_from([-1, *range(10)]))
-        calls.append(brute.Call(report, process, thread, number, start, end))
+        calls.append(attribution.Call(report, process, thread, number, start, end))
         begin = draw(st.one_of(st.integers(start, start + 16), st.just(max(start, end))))
         kind = draw(st.sampled_from(["kernel", "kernel", "memcpy", "memcpy", "memset"]))
         launched = number if draw(st.integers(0, 19)) else 99
         for length in draw(st.lists(lengths, min_size=1, max_size=2)):
             done = begin + length
-            ran.append(brute.Activity(report, process, launched, begin, done, kind, kind, 1))
+            ran.append(attribution.Activity(report, process, launched, begin, done, kind, kind, 1))
     return Program(ranges, calls, ran, texts)
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from join.brute import Activity, Call, Range
 from join.programs import Program
+from witness.attribution import Activity, Call, Range
 
 import bridge.report
 from bridge.analyze.run.causes import causes, queue_times

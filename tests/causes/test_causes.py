@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from real_parts import corpus_reports
+from witness.causes import History
 
 import bridge.report
 from bridge.analyze.run.causes import causes, idle_times, queue_times
@@ -15,7 +16,6 @@ from bridge.analyze.run.causes.tables import by_gap, by_idle
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.host import by_launch
 from bridge.join.attributed import AttributedCapture
-from causes.brute import History
 from causes.histories import history_of, made
 
 pytestmark = pytest.mark.usefixtures("names_as_recorded")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from join.brute import Activity, Call, Range
 from join.programs import PROCESSES, Program, attributed
+from witness.attribution import Activity, Call, Range
 
 from bridge.analyze.compare import Comparison, compare
 

@@ -7,20 +7,18 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import made_reports
 import pytest
 from command import assert_misused, assert_refused, bridge, done, unwarned
-from read_once import reading_once
 from real_parts import corpus_reports, skip_what_holds_no_profile
 
 import bridge as library
 from bridge.importers import ReportError
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = pytest.mark.usefixtures("folder", "read_once")
 FAILED = 3
 BEFORE, AFTER = "nsys/pytorch-2gpu-before.sqlite", "nsys/pytorch-2gpu-after.sqlite"
 
@@ -44,13 +42,6 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     before, after = (made_reports.small(folder / f"{name}.sqlite") for name in ("2", "3"))
     longer = 'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET "end" = "end" + 40 WHERE "end" - start = 80'
     return before, made_reports.changed(after, longer)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def read_once() -> Iterator[None]:
-    """Read each report once: what is said of pairs is of interest here."""
-    with reading_once():
-        yield
 
 
 def document(*words: str | Path) -> dict:

@@ -13,6 +13,7 @@ import made_reports
 import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu, ttest_ind
+from witness.diff import u_test
 
 import bridge
 from bridge.analyze.compare import Comparison, compare
@@ -21,7 +22,6 @@ from bridge.analyze.compare.statistics import mann_whitney
 from bridge.render.diff import TESTS, DiffView, as_markdown, for_terminal, lines
 from bridge.render.table import Look
 from bridge.report import Report
-from compare.brute_diff import u_test
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from importlib import import_module
 
 import old_programs
 import pytest
+from captures import exported, profiled
 from real_parts import ROOT
 
 from bridge import importers
@@ -25,15 +26,9 @@ MARKS = {"MXNET": {"checkpoint", "counter:samples"}}
 @pytest.mark.slow
 @pytest.mark.parametrize("program", NAMES)
 def test_ranges_are_in_the_report(nsys, program, tmp_path):
-    profile = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", "report"]
-    run = [*profile, sys.executable, "-c", getattr(old_programs, program)]
-    export = [nsys, "export", "--type=sqlite", "-o", "report.sqlite", "report.nsys-rep"]
-    for command in (run, export):
-        environ = old_programs.environment()
-        subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, check=True, timeout=120
-        )
-    report = importers.load(tmp_path / "report.sqlite")
+    words = (sys.executable, "-c", getattr(old_programs, program))
+    profiled(nsys, tmp_path, *words, env=old_programs.environment())
+    report = importers.load(exported(nsys, tmp_path / "report.nsys-rep"))
     assert NAMES[program] <= set(report.ranges["name"])
     assert MARKS.get(program, set()) <= set(report.marks["name"])
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs, report_of
+from witness import concurrency
+from witness.attribution import Activity, Call, Range
+from witness.concurrency import COMMUNICATION, COMPUTE, COPY, Ran
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.cost.occupancy import occupancy, sm_efficiency
@@ -19,8 +21,6 @@ from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
-from concurrency import brute
-from concurrency.brute import COMMUNICATION, COMPUTE, COPY, Ran
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 KINDS = {"kernel": COMPUTE, "graph": COMPUTE, "memcpy": COPY, "memset": COPY}
@@ -55,7 +55,7 @@ def test_a_gpu_is_as_busy_as_defined(made):
         gpus[one.gpu].append(one)
     table = by_device(joined)
     ours = sorted(tuple(row.items()) for row in table.drop(columns=NOT_SWEPT).to_dict("records"))
-    true = sorted(tuple(brute.device(of).items()) for of in gpus.values())
+    true = sorted(tuple(concurrency.device(of).items()) for of in gpus.values())
     assert ours == true
     assert (table["overlap_ns"] + table["exposed_ns"] == table["communication_ns"]).all()
     assert (table["busy_ns"] + table["idle_ns"] == table["span_ns"]).all()
@@ -75,7 +75,7 @@ def test_exposed_communication_of_ops(made):
     for one, op in zip(work, joined.activity_op.tolist(), strict=True):
         if one.kind == COMMUNICATION and op != NONE:
             true["communication_ns"][op] += one.end - one.start
-            true["exposed_ns"][op] += brute.exposed(one, work)
+            true["exposed_ns"][op] += concurrency.exposed(one, work)
     found = exposure(joined, joined.node_op, len(joined.ops))
     for name, column in found.items():
         assert column.tolist() == [true[name][op] for op in range(len(joined.ops))]
@@ -101,7 +101,7 @@ def test_the_nth_collective_is_the_same_on_ranks_that_run_the_same(calls):
     columns = [np.array(c, np.int64) for c in zip(*calls, strict=True)] or [
         np.empty(0, np.int64)
     ] * 5
-    assert transfer_times(*columns).tolist() == brute.transfers(calls)
+    assert transfer_times(*columns).tolist() == concurrency.transfers(calls)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_multiprocessors_used(kernels):
     found = sm_efficiency(of, start, end, blocks, span)
     for gpu in (0, 1):
         own = [one for one in work if one.gpu == gpu and one.blocks > 0]
-        true = brute.efficiency(own, 0, 40) if own else -1
+        true = concurrency.efficiency(own, 0, 40) if own else -1
         assert found[gpu] == pytest.approx(true)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from witness.critical_path import CriticalPath
 
 from bridge.analyze.run.critical import by_critical
 from bridge.analyze.run.critical.run import KIND, Run
-from critical.brute import Brute
 from critical.records import Records, thread
 
 TIME = st.integers(1, 40)
@@ -73,12 +73,12 @@ def test_any_records(made):
     if not (made.calls or made.activities or made.ranges):
         return
     attributed = made.attributed()
-    run, table, brute = Run.of(attributed), by_critical(attributed), Brute(attributed)
-    assert (run.first, run.last) == (brute.first, brute.last)
+    run, table, truth = Run.of(attributed), by_critical(attributed), CriticalPath(attributed)
+    assert (run.first, run.last) == (truth.first, truth.last)
     assert table["time_ns"].sum() == run.span
-    if (path := brute.path()) is not None:
+    if (path := truth.path()) is not None:
         ours = {(row.kind, row.op): row.time_ns for row in table.itertuples()}
         assert ours == path
-    for kind, name in set(brute.label.values()):
+    for kind, name in set(truth.label.values()):
         points = run.points_of(KIND[kind], run.names.index(name))
-        assert run.span_without(points) == brute.without((kind, name)), (kind, name)
+        assert run.span_without(points) == truth.without((kind, name)), (kind, name)

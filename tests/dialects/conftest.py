@@ -3,10 +3,13 @@
 import json
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 from real_parts import need
+
+import bridge
 
 HERE = Path(__file__).parent
 PYTHON = os.environ.get(
@@ -38,3 +41,14 @@ def tool_says(tools):
         return json.loads(answer)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def reports(corpus):
+    """Load a real profile by its name, once: `reports("mnist-training")`."""
+
+    @cache
+    def load(name, folder="nsys", suffix=".sqlite"):
+        return bridge.load(corpus / folder / f"{name}{suffix}")
+
+    return load

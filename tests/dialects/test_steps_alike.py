@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from real_parts import NIGHT
 
-import bridge
 from bridge.analyze.run.steps import ROLES, Coverage, Walls, by_step
 from bridge.importers import frames
 from bridge.join.attributed import AttributedCapture
@@ -19,18 +18,6 @@ RANKS = ("pytorch-2gpu-before", "pytorch-2gpu-after")
 RESNETS = ("resnet50-workers0", "resnet50-workers4")  # data loaded in turn, and by workers
 LIKE_US = ("kernel", "memcpy", "memset", "communication", "runtime")
 ON_HOST = ("dataloader", "cpu", "other")
-
-
-@pytest.fixture(scope="module")
-def reports(corpus):
-    loaded = {}
-
-    def load(name, folder="nsys", suffix=".sqlite"):
-        if name not in loaded:
-            loaded[name] = bridge.load(corpus / folder / f"{name}{suffix}")
-        return loaded[name]
-
-    return load
 
 
 def with_steps(joined):

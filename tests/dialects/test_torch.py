@@ -19,18 +19,6 @@ TRAINING = "mnist-training"
 EVERY = ("pytorch-backward", "two-processes", TRAINING, "simplex-streams")
 
 
-@pytest.fixture(scope="module")
-def reports(corpus):
-    loaded = {}
-
-    def load(name):
-        if name not in loaded:
-            loaded[name] = bridge.load(corpus / "nsys" / f"{name}.sqlite")
-        return loaded[name]
-
-    return load
-
-
 def read(path):
     return json.loads(gzip.decompress(path.read_bytes()))
 

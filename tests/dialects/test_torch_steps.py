@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from join.brute import Range
 from join.programs import Program, attributed
+from witness.attribution import Range
 
 from bridge.analyze.draw.dialects.torch import torch
 

@@ -1,46 +1,31 @@
 """The tree of stacks: every frame and figure as a walk along each piece of work finds them."""
 
-from functools import cache
 from itertools import product
 
 import pytest
 from hypothesis import given
-from join import plain_export
-from join.brute import Activity, Call, Range
-from join.brute_more import BruteMore, Said
-from join.indexed import indexed
+from join.compare import meaning, steps_of
 from join.programs import CALL_IDS, attributed, programs
 from join.trainings import training, trainings
 from real_parts import corpus_reports
+from witness import nsys_export
+from witness.attribution import Activity, Call, Range
+from witness.indexed import indexed
+from witness.stacks import TrueStacks
+from witness.training import TrainingProfile
 
 import bridge.report
 from bridge.analyze.core.calltree import calltree
-from bridge.join.grammar import parse
 from bridge.knowledge.kernels import readable_names
-from flame.true_stacks import Step, TrueStacks, hold, paths_of
+from flame.compare import hold, paths_of
 
 P = 7 << 24
 MAIN, AUTOGRAD = P | 1, P | 2
 WAYS = list(product([True, False], repeat=2))
 
 
-def steps_of(joined):
-    steps = joined.steps
-    columns = (
-        getattr(steps, c).tolist() for c in ("range", "number", "report", "process", "start", "end")
-    )
-    return [Step(*row) for row in zip(*columns, strict=True)]
-
-
-@cache
-def said(name):
-    label = parse(name)
-    module = dict(label.arguments)["module"] if label.kind == "module" else label.op
-    return Said(label.kind, label.backward, str(module))
-
-
 def held(joined, more, ways=WAYS):
-    steps = steps_of(joined)
+    steps = steps_of(joined.steps)
     for by_step, by_kernel in ways:
         tree = calltree(joined, steps=by_step, kernels=by_kernel)
         hold(tree, TrueStacks(more, steps, by_step, by_kernel))
@@ -51,13 +36,15 @@ def held(joined, more, ways=WAYS):
 @given(programs())
 def test_stacks_of_any_program_are_those_of_its_records(made):
     texts = made.texts
-    held(attributed(made), BruteMore(made.brute(), texts, texts, [""] * len(texts), said))
+    held(
+        attributed(made), TrainingProfile(made.profile(), texts, texts, [""] * len(texts), meaning)
+    )
 
 
 @pytest.mark.slow
 @given(trainings())
 def test_stacks_of_any_training_are_those_of_its_records(made):
-    held(made.attributed(), made.brute())
+    held(made.attributed(), made.profile())
 
 
 @pytest.mark.slow
@@ -74,7 +61,7 @@ def test_the_two_directions_are_the_whole(made):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/[mpt]*.sqlite"))
 def test_real_profiles_have_the_stacks_that_are_true(path):
-    plain, joined = plain_export.read(path), bridge.report.load(path)
+    plain, joined = nsys_export.read(path), bridge.report.load(path)
     ranges, activities = joined.capture.ranges, joined.capture.activities
     called = zip(activities["kind"].tolist(), activities["name"].tolist(), activities["full_name"].tolist(), strict=True)  # fmt: skip
     names = [readable_names([(n, f)])[0] if kind == "kernel" else n for kind, n, f in called]
@@ -82,8 +69,10 @@ def test_real_profiles_have_the_stacks_that_are_true(path):
         Activity(**(vars(one) | {"name": name}))
         for one, name in zip(plain.activities, names, strict=True)
     ]
-    brute = indexed(plain.ranges, plain.calls, named)
-    more = BruteMore(brute, ranges["name"].tolist(), plain.texts, ranges["category"].tolist(), said)
+    profile = indexed(plain.ranges, plain.calls, named)
+    more = TrainingProfile(
+        profile, ranges["name"].tolist(), plain.texts, ranges["category"].tolist(), meaning
+    )
     held(joined.attributed, more, [(True, True)])
 
 

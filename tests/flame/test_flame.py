@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import made_reports
@@ -17,15 +19,15 @@ from command import assert_misused, assert_refused, bridge, done, inside
 from bridge.analyze.core.calltree import LEVELS, CallTree, calltree
 from bridge.render.flame import folded, speedscope, svg
 from bridge.report import load
-from flame.true_stacks import paths_of
+from flame.compare import paths_of
 
 LINE = re.compile(r"([^;]+(?:;[^;]+)*) (\d+)")  # what flamegraph.pl takes a line for
 KINDS = {"gpu": "GPU time", "cpu": "CPU time", "calls": "calls"}
 
 
 @pytest.fixture
-def report(folder):
-    return made_reports.report(folder / "made.sqlite", steps=3)
+def three_steps_here(three_steps, folder):
+    return Path(shutil.copy(three_steps, folder / "made.sqlite"))
 
 
 def counted(text):
@@ -62,16 +64,16 @@ def tree_of(*names, levels=None, gpu=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", ["--steps", "--no-steps"])
 @pytest.mark.parametrize("weight", KINDS)
-def test_both_formats_hold_the_weights_of_the_tree(report, weight, steps):
-    joined = load(report)
+def test_both_formats_hold_the_weights_of_the_tree(three_steps_here, weight, steps):
+    joined = load(three_steps_here)
     tree = calltree(joined.attributed, steps=steps == "--steps")
     own = tree.weight(weight)
     stacks = (";".join(name for _, name in path) for path in paths_of(tree))
     true = Counter({s: ns for s, ns in zip(stacks, own.tolist(), strict=True) if ns})
     assert true
-    assert counted(done("flame", report, "--weight", weight, steps)) == true
-    done("flame", report, steps, "--weight", weight, "-o", "x.speedscope.json")
-    document = json.loads((report.parent / "x.speedscope.json").read_text())
+    assert counted(done("flame", three_steps_here, "--weight", weight, steps)) == true
+    done("flame", three_steps_here, steps, "--weight", weight, "-o", "x.speedscope.json")
+    document = json.loads((three_steps_here.parent / "x.speedscope.json").read_text())
     assert of_profile(document, weight) == true
     assert document["profiles"][document["activeProfileIndex"]]["name"] == KINDS[weight]
     if weight == "gpu":
@@ -79,25 +81,28 @@ def test_both_formats_hold_the_weights_of_the_tree(report, weight, steps):
 
 
 @pytest.mark.slow
-def test_steps_modules_ops_and_kernels_stand_in_their_order(report):
-    stacks = counted(done("flame", report))
+def test_steps_modules_ops_and_kernels_stand_in_their_order(three_steps_here):
+    stacks = counted(done("flame", three_steps_here))
     assert stacks["step 1;gemm;aten::mm;gemm_kernel"] == 160  # of two processes
     assert stacks["no_range;late_kernel"] == 120  # launched after the step
     assert stacks["no_launch;lost_kernel"] == 18
-    assert "gemm;aten::mm;gemm_kernel" in counted(done("flame", report, "--no-steps"))
+    assert "gemm;aten::mm;gemm_kernel" in counted(done("flame", three_steps_here, "--no-steps"))
 
 
 @pytest.mark.slow
-def test_the_suffix_says_the_format_unless_an_option_does(report):
+def test_the_suffix_says_the_format_unless_an_option_does(three_steps_here):
     for name, more, begin in (
         ("a.speedscope.json", [], "{"),
         ("a.folded", [], "no_"),
         ("a.txt", ["--format", "speedscope"], "{"),
         ("b.speedscope.json", ["--format", "folded"], "no_"),
     ):
-        assert done("flame", report, *more, "-o", name) == ""
-        assert (report.parent / name).read_text().startswith(begin)
-    assert json.loads(done("flame", report, "--format", "speedscope"))["name"] == "made.sqlite"
+        assert done("flame", three_steps_here, *more, "-o", name) == ""
+        assert (three_steps_here.parent / name).read_text().startswith(begin)
+    assert (
+        json.loads(done("flame", three_steps_here, "--format", "speedscope"))["name"]
+        == "made.sqlite"
+    )
 
 
 # -- a picture
@@ -122,11 +127,11 @@ def boxes_of(text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weight", KINDS)
-def test_a_picture_shows_every_stack(report, weight):
-    done("flame", report, "--weight", weight, "-o", "x.svg")
-    text = (report.parent / "x.svg").read_text()
+def test_a_picture_shows_every_stack(three_steps_here, weight):
+    done("flame", three_steps_here, "--weight", weight, "-o", "x.svg")
+    text = (three_steps_here.parent / "x.svg").read_text()
     shown = boxes_of(text)
-    stacks = counted(done("flame", report, "--weight", weight))
+    stacks = counted(done("flame", three_steps_here, "--weight", weight))
     whole = sum(stacks.values())
     totals = Counter()
     for stack, own in stacks.items():
@@ -171,20 +176,22 @@ def test_a_picture_leaves_out_what_is_too_narrow():
 
 
 @pytest.mark.parametrize("name", ["x.png", "x.json", "x", "x.svgz", "x.html", "svg"])
-def test_other_suffixes_are_refused(name, report):
+def test_other_suffixes_are_refused(name, three_steps_here):
     known = (".folded", ".txt", ".collapsed", ".speedscope.json", ".svg", "--format")
-    assert_misused(bridge("flame", report, "-o", name), name, *known)
-    assert inside(report.parent) == ["made.sqlite"]
+    assert_misused(bridge("flame", three_steps_here, "-o", name), name, *known)
+    assert inside(three_steps_here.parent) == ["made.sqlite"]
 
 
 @pytest.mark.slow
-def test_nothing_is_replaced_unasked_and_nothing_half_written(report):
-    done("flame", report, "-o", "x.folded")
-    assert_refused(bridge("flame", report, "-o", "x.folded"), "x.folded", "--force")
-    done("flame", report, "-o", "x.folded", "--force")
-    assert_misused(bridge("flame", report, "-o", report, "--force"), "the report itself")
+def test_nothing_is_replaced_unasked_and_nothing_half_written(three_steps_here):
+    done("flame", three_steps_here, "-o", "x.folded")
+    assert_refused(bridge("flame", three_steps_here, "-o", "x.folded"), "x.folded", "--force")
+    done("flame", three_steps_here, "-o", "x.folded", "--force")
+    assert_misused(
+        bridge("flame", three_steps_here, "-o", three_steps_here, "--force"), "the report itself"
+    )
     assert_refused(bridge("flame", "none.sqlite", "-o", "y.folded"), "none.sqlite")
-    assert inside(report.parent) == ["made.sqlite", "x.folded"]
+    assert inside(three_steps_here.parent) == ["made.sqlite", "x.folded"]
 
 
 def test_names_cannot_break_a_line():
@@ -216,8 +223,8 @@ def test_a_report_without_work_has_no_stacks_by_gpu_time(folder):
 
 
 @pytest.mark.slow
-def test_samples_of_a_stack_stand_together(report):
-    tree = calltree(load(report).attributed)
+def test_samples_of_a_stack_stand_together(three_steps_here):
+    tree = calltree(load(three_steps_here).attributed)
     paths, place = paths_of(tree), tree.place.tolist()
     assert sorted(place) == list(range(len(tree)))
     in_order = [paths[row] for row in np.argsort(tree.place)]
@@ -243,9 +250,9 @@ def test_a_hundred_thousand_stacks_are_written_in_no_time():
 
 
 @pytest.mark.slow
-def test_speedscope_shows_all_three_weights(report, speedscope, tmp_path):
-    done("flame", report, "--no-steps", "-o", "x.speedscope.json")
-    speedscope.open(report.parent / "x.speedscope.json")
+def test_speedscope_shows_all_three_weights(three_steps_here, speedscope, tmp_path):
+    done("flame", three_steps_here, "--no-steps", "-o", "x.speedscope.json")
+    speedscope.open(three_steps_here.parent / "x.speedscope.json")
     assert speedscope.title() == "GPU time (1/3)"
     assert speedscope.table()["gemm"] == ("480.00ns", "0.00ns")
     assert speedscope.table()["gemm_kernel"] == ("480.00ns", "480.00ns")
@@ -259,7 +266,7 @@ def test_speedscope_shows_all_three_weights(report, speedscope, tmp_path):
 
 
 @pytest.mark.slow
-def test_speedscope_reads_folded_stacks_too(report, speedscope):
-    done("flame", report, "--no-steps", "-o", "x.folded")
-    speedscope.open(report.parent / "x.folded")
+def test_speedscope_reads_folded_stacks_too(three_steps_here, speedscope):
+    done("flame", three_steps_here, "--no-steps", "-o", "x.folded")
+    speedscope.open(three_steps_here.parent / "x.folded")
     assert speedscope.table()["gemm_kernel"] == ("480", "480")

@@ -7,13 +7,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command import assert_misused, assert_refused, bridge, done, table_in
-from read_once import reading_once
 
 import bridge as library
 from bridge import store
@@ -21,12 +19,7 @@ from bridge.importers.errors import ReportError
 from bridge.scale.loading import expand_paths
 from fleet.reports import several
 
-
-@pytest.fixture(scope="module", autouse=True)
-def read_once() -> Iterator[None]:
-    """Read each report of a test once: what is asked of it is of interest here."""
-    with reading_once():
-        yield
+pytestmark = pytest.mark.usefixtures("read_once")
 
 
 @pytest.fixture

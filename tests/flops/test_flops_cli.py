@@ -12,11 +12,11 @@ from bridge.cli.flop_options import CONVENTIONS
 from bridge.cli.flop_options import DTYPES as ASKED
 from bridge.knowledge.formulas.conventions import NAMES
 from bridge.knowledge.hardware import DTYPES, catalogue
-from flops.test_flops_made import GPU, MM, OF_MM, gpus, made, pushed  # noqa: F401
+from flops.test_flops_made import GPU, MM, OF_MM, gpus, pushed
 
 
 @pytest.fixture
-def report(folder, made):  # noqa: F811
+def mm_on_a100(folder, made):
     pushed(made, 0, 900, "step 1")
     pushed(made, 10, 800, "mm", {"shapes": MM, "dtypes": ["bfloat16"] * 2})
     made.kernel("gemm", 100, 100, 2_000, 3_000)
@@ -45,8 +45,8 @@ def test_choices_are_those_there_are():
         ["--by", "op,step", "--columns", "flop"],
     ],
 )
-def test_details_are_read_where_they_are_needed(report, words):
-    [row] = [row for row in rows(report, *words) if row["op"] == "mm"]
+def test_details_are_read_where_they_are_needed(mm_on_a100, words):
+    [row] = [row for row in rows(mm_on_a100, *words) if row["op"] == "mm"]
     assert row.get("flop", OF_MM) == OF_MM
 
 
@@ -63,19 +63,21 @@ def test_other_tables_read_no_details():
 
 
 @pytest.mark.slow
-def test_shown_with_units(report):
-    text = done("report", report, "--columns", "flop,tflop_per_s,peak_share,moved_bytes")
+def test_shown_with_units(mm_on_a100):
+    text = done("report", mm_on_a100, "--columns", "flop,tflop_per_s,peak_share,moved_bytes")
     for shown in ("12.00 MFLOP", "12 TFLOP/s", "3.8 %", "214.8 KiB"):
         assert shown in text
-    steps = done("report", report, "--by", "step", "--columns", "flop,mfu,peak_dtype")
+    steps = done("report", mm_on_a100, "--by", "step", "--columns", "flop,mfu,peak_dtype")
     assert "MFU" in steps
-    assert done("report", report, "--by", "step", "--columns", "peak_dtype").count("bf16") == 1
+    assert done("report", mm_on_a100, "--by", "step", "--columns", "peak_dtype").count("bf16") == 1
 
 
 @pytest.mark.slow
-def test_peaks_as_asked(report, tmp_path):
+def test_peaks_as_asked(mm_on_a100, tmp_path):
     def share(*words):
-        return rows(report, "--columns", "peak_share", "--filter", "op=mm", *words)[0]["peak_share"]
+        return rows(mm_on_a100, "--columns", "peak_share", "--filter", "op=mm", *words)[0][
+            "peak_share"
+        ]
 
     assert share() == pytest.approx(12 / 312)
     assert share("--peak-tflops", "24") == pytest.approx(0.5)
@@ -85,15 +87,17 @@ def test_peaks_as_asked(report, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_said_in_a_line(report, tmp_path, monkeypatch):
-    assert_misused(bridge("report", report, "--flops", "mine"), "'mine'", "flopcounter")
-    assert_misused(bridge("report", report, "--dtype", "fp4"), "'fp4'", "bf16")
-    assert_misused(bridge("report", report, "--peak-tflops", "0"), "--peak-tflops")
-    assert_misused(bridge("report", report, "--gpus", tmp_path / "no.toml"), "no.toml", "--gpus")
+def test_what_is_wrong_is_said_in_a_line(mm_on_a100, tmp_path, monkeypatch):
+    assert_misused(bridge("report", mm_on_a100, "--flops", "mine"), "'mine'", "flopcounter")
+    assert_misused(bridge("report", mm_on_a100, "--dtype", "fp4"), "'fp4'", "bf16")
+    assert_misused(bridge("report", mm_on_a100, "--peak-tflops", "0"), "--peak-tflops")
+    assert_misused(
+        bridge("report", mm_on_a100, "--gpus", tmp_path / "no.toml"), "no.toml", "--gpus"
+    )
     bad = tmp_path / "bad.toml"
     bad.write_text("[[cpu]]\n")
     monkeypatch.setenv("BRIDGE_GPUS", str(bad))
     catalogue.cache_clear()
-    assert_misused(bridge("report", report, "--columns", "peak_share"), "bad.toml", "no entry")
-    assert done("report", report)
+    assert_misused(bridge("report", mm_on_a100, "--columns", "peak_share"), "bad.toml", "no entry")
+    assert done("report", mm_on_a100)
     catalogue.cache_clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from made_reports import PUSH_POP, Made, thread
+from made_reports import PUSH_POP, thread
 
 from bridge.analyze.core.catalog.breakdown import COST_NAMES
 from bridge.analyze.cost import flops
@@ -24,13 +24,6 @@ A100 = Costs(peak_tflops=100, peak_gbs=1_000)
 
 def text(op, sizes):
     return f"{op}, seq = 1, op_id = 2, sizes = {sizes}"
-
-
-@pytest.fixture
-def made():
-    found = Made()
-    found.names_of(100)
-    return found
 
 
 def pushed(made, start, end, name, details=None, pid=100, **more):

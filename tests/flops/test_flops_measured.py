@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
+from witness.attribution import Activity, Call, Range
 
 from bridge.analyze.cost.flops.calls import RangeCosts
 from bridge.analyze.cost.flops.throughput import MEASURED, with_measured

@@ -26,13 +26,13 @@ OF_TABLES = {"table", "thead", "tbody", "tr", "th", "td", "p", "pre", "code", "b
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return hostile(tmp_path_factory.mktemp("hostile") / "hostile.sqlite")
 
 
 @pytest.fixture(scope="module")
-def joined(report: Path) -> Report:
-    return load(report)
+def joined(hostile_report: Path) -> Report:
+    return load(hostile_report)
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,8 @@ def assert_harmless(browser: Any) -> None:
     assert [link for link in page.evaluate(links) if not re.match(r"#|blob:|file:|$", link)] == []
 
 
-def test_the_page_runs_nothing(browser: Any, report: Path, tmp_path: Path) -> None:
-    done("html", report, "-o", tmp_path / "page.html")
+def test_the_page_runs_nothing(browser: Any, hostile_report: Path, tmp_path: Path) -> None:
+    done("html", hostile_report, "-o", tmp_path / "page.html")
     page = browser.open(tmp_path / "page.html")
     page.set_viewport_size({"width": 1440, "height": 4000})
     page.click("#operators button:has-text('Expand all')")
@@ -74,9 +74,9 @@ def test_the_page_runs_nothing(browser: Any, report: Path, tmp_path: Path) -> No
     assert_harmless(browser)
 
 
-def test_a_comparison_runs_nothing(browser: Any, report: Path, tmp_path: Path) -> None:
+def test_a_comparison_runs_nothing(browser: Any, hostile_report: Path, tmp_path: Path) -> None:
     other = hostile(tmp_path / "other.sqlite", longer=500)
-    done("html", report, other, "-o", tmp_path / "two.html")
+    done("html", hostile_report, other, "-o", tmp_path / "two.html")
     browser.open(tmp_path / "two.html")
     assert_harmless(browser)
 
@@ -93,9 +93,9 @@ def drawings(report: Path, folder: Path) -> Iterator[Path]:
         yield folder / str(words[-1])
 
 
-def test_drawings_run_nothing(browser: Any, report: Path, tmp_path: Path) -> None:
+def test_drawings_run_nothing(browser: Any, hostile_report: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    for path in drawings(report, tmp_path):
+    for path in drawings(hostile_report, tmp_path):
         ET.parse(path)
         browser.wrong.clear()
         browser.page.goto(path.as_uri())
@@ -131,8 +131,10 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("by", TABLES)
-def test_markdown_keeps_its_columns_and_nothing_else(report: Path, joined: Report, by: str) -> None:
-    text = done("report", report, "--by", by, "--format", "md")
+def test_markdown_keeps_its_columns_and_nothing_else(
+    hostile_report: Path, joined: Report, by: str
+) -> None:
+    text = done("report", hostile_report, "--by", by, "--format", "md")
     shown = Tags(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text))
     assert shown.tags <= OF_TABLES, by
     assert "\x1b" not in text
@@ -145,10 +147,14 @@ def test_markdown_keeps_its_columns_and_nothing_else(report: Path, joined: Repor
 
 
 @pytest.mark.parametrize("by", TABLES)
-def test_csv_holds_no_formula_and_every_figure(report: Path, by: str, tmp_path: Path) -> None:
+def test_csv_holds_no_formula_and_every_figure(
+    hostile_report: Path, by: str, tmp_path: Path
+) -> None:
     columns = ("--columns", "all") if "," in by else ("--arguments",) if by == "range" else ()
     for form in ("csv", "json"):
-        done("report", report, "--by", by, "--format", form, "-o", tmp_path / form, *columns)
+        done(
+            "report", hostile_report, "--by", by, "--format", form, "-o", tmp_path / form, *columns
+        )
     with (tmp_path / "csv").open(encoding="utf-8", newline="") as file:
         head, *cells = csv.reader(file)
     rows = json.loads((tmp_path / "json").read_text(encoding="utf-8"))["rows"]
@@ -163,29 +169,31 @@ def test_csv_holds_no_formula_and_every_figure(report: Path, by: str, tmp_path: 
 
 
 @pytest.mark.parametrize("by", TABLES)
-def test_a_terminal_is_told_nothing(report: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_told_nothing(
+    hostile_report: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    result = bridge("report", report, "--by", by)
+    result = bridge("report", hostile_report, "--by", by)
     assert result.exit_code == 0
     assert [line for line in result.output.split("\n") if not line.isprintable()] == []
 
 
 def test_other_documents_stay_sound(
-    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hostile_report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     other = hostile(tmp_path / "other.sqlite", longer=5_000)
-    done("trace", report, "-o", "trace.json")
+    done("trace", hostile_report, "-o", "trace.json")
     json.loads(Path("trace.json").read_text(encoding="utf-8"))
-    done("flame", report, "-o", "stacks.folded")
+    done("flame", hostile_report, "-o", "stacks.folded")
     for line in Path("stacks.folded").read_text(encoding="utf-8").removesuffix("\n").split("\n"):
         stack, _, count = line.rpartition(" ")
         assert stack
         assert count.isdecimal()
-    failed = bridge("diff", report, other, "--fail-over", "op:1%", "--format", "junit")
+    failed = bridge("diff", hostile_report, other, "--fail-over", "op:1%", "--format", "junit")
     suite = ET.fromstring(failed.stdout)
     assert suite.iter("testcase")
-    table = bridge("diff", report, other)
+    table = bridge("diff", hostile_report, other)
     assert [line for line in table.output.split("\n") if not line.isprintable()] == []
 
 

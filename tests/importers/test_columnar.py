@@ -121,23 +121,18 @@ def test_a_real_profile_says_the_same_in_every_form(profile, form, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return made_reports.report(tmp_path_factory.mktemp("made") / "report.sqlite")
+def expected(two_steps):
+    return importers.load(two_steps)
 
 
 @pytest.fixture(scope="module")
-def expected(made):
-    return importers.load(made)
-
-
-@pytest.fixture(scope="module")
-def tables(made):
-    return columnar.tables_of(made)
+def tables(two_steps):
+    return columnar.tables_of(two_steps)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_made_report_says_the_same_in_every_form(made, expected, form, tmp_path):
-    assert_equal(importers.load(converted(made, tmp_path, form)), expected)
+def test_a_made_report_says_the_same_in_every_form(two_steps, expected, form, tmp_path):
+    assert_equal(importers.load(converted(two_steps, tmp_path, form)), expected)
 
 
 def cast(tables, change):
@@ -214,7 +209,7 @@ def test_plain_columns_are_read_without_pyarrow(tables, expected, monkeypatch, t
     assert_equal(importers.load(folder), expected)
 
 
-def test_narrow_integers_and_flags_are_integers(tables, made, tmp_path):
+def test_narrow_integers_and_flags_are_integers(tables, two_steps, tmp_path):
     """Every width that holds the values, and flags."""
     narrow = {
         "copyKind": pa.int8(),
@@ -230,12 +225,12 @@ def test_narrow_integers_and_flags_are_integers(tables, made, tmp_path):
         if column in narrow
     }
     folder = columnar.as_arrowdir({**tables, **chosen}, tmp_path / "x")
-    found, expected = importers.load(folder), importers.load(made)
+    found, expected = importers.load(folder), importers.load(two_steps)
     for column in ("device", "copy_kind", "correlation"):
         assert found.activities[column].tolist() == expected.activities[column].tolist()
 
 
-def test_numbers_beyond_int64_wrap_around_as_in_sqlite(made, tmp_path):
+def test_numbers_beyond_int64_wrap_around_as_in_sqlite(two_steps, tmp_path):
     """A hardware id of 128: the highest bit of a globalTid."""
     high = 0x80 << 56
     changed = made_reports.changed(
@@ -323,10 +318,12 @@ def test_payloads_are_the_same_in_every_form(form, tmp_path):
     assert_equal(importers.load(converted(made, tmp_path, form)), expected)
 
 
-def test_single_details_are_read_alone(tables, made, tmp_path):
+def test_single_details_are_read_alone(tables, two_steps, tmp_path):
     folder = columnar.as_arrowdir(tables, tmp_path / "x")
     for details in (False, {"mangled"}, {"waits", "grid_x"}):
-        assert_equal(importers.load(folder, details=details), importers.load(made, details=details))
+        assert_equal(
+            importers.load(folder, details=details), importers.load(two_steps, details=details)
+        )
 
 
 def test_a_folder_is_left_as_it_is(tables, tmp_path):

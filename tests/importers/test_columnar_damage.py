@@ -6,7 +6,6 @@ import sys
 from contextlib import suppress
 
 import columnar
-import made_reports
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -17,10 +16,8 @@ from bridge.importers.errors import ReportError
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    return columnar.tables_of(
-        made_reports.report(tmp_path_factory.mktemp("made") / "report.sqlite")
-    )
+def tables(two_steps):
+    return columnar.tables_of(two_steps)
 
 
 @pytest.fixture

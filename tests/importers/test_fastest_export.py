@@ -75,14 +75,14 @@ def nsys(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def report(tmp_path):
+def nsys_rep(tmp_path):
     path = tmp_path / "report.nsys-rep"
     path.write_bytes(b"what only nsys knows")
     return path
 
 
 @pytest.fixture
-def made(nsys):
+def exported_settings(nsys):
     """What the nsys exports as SQLite: with the settings of the capture, as from 2023 on."""
     return with_settings(nsys / "sqlite")
 
@@ -109,10 +109,10 @@ def offer(nsys, version):
     (nsys / "help").write_text(QUIET + HELP[version] + QUIET)
 
 
-def test_sqlite_may_be_demanded(nsys, report, made, monkeypatch):
+def test_sqlite_may_be_demanded(nsys, nsys_rep, exported_settings, monkeypatch):
     monkeypatch.setenv("BRIDGE_NSYS_EXPORT", "sqlite")
     assert export.fastest_form() == "sqlite"
-    assert_equal(importers.load(report), importers.load(made))
+    assert_equal(importers.load(nsys_rep), importers.load(exported_settings))
     assert calls(nsys) == ["sqlite"]
 
 
@@ -129,74 +129,76 @@ def test_without_nsys_there_is_no_faster_form(monkeypatch, tmp_path):
     assert export.fastest_form() == "sqlite"
 
 
-def test_a_folder_of_arrow_is_made_whole_and_says_the_same(nsys, made, report):
+def test_a_folder_of_arrow_is_made_whole_and_says_the_same(nsys, exported_settings, nsys_rep):
     """nsys 2023.4 writes the settings of the capture, with the rank, into SQLite alone."""
     offer(nsys, "2023.4")
-    tables = columnar.tables_of(made)
+    tables = columnar.tables_of(exported_settings)
     settings = tables.pop(schema.CAPTURE.name)
     columnar.as_arrowdir(tables, nsys / "arrowdir")
     made_reports.write_export(nsys / "sqlite-one", {"capture": [ENVIRONMENT]})
-    capture = importers.load(report)
+    capture = importers.load(nsys_rep)
     assert calls(nsys) == ["arrowdir", f"sqlite {schema.CAPTURE.name}"]
     assert capture.facts[0].metadata["environment"] == {"rank": 3}
-    assert_equal(capture, importers.load(made))
+    assert_equal(capture, importers.load(exported_settings))
     (nsys / "calls").unlink()
     columnar.as_arrowdir({schema.CAPTURE.name: settings}, nsys / "more")
     (nsys / "more" / f"{schema.CAPTURE.name}.arrow").rename(
         nsys / "arrowdir" / f"{schema.CAPTURE.name}.arrow"
     )
-    assert_equal(importers.load(report), capture)
+    assert_equal(importers.load(nsys_rep), capture)
     assert calls(nsys) == ["arrowdir"]
 
 
-def test_a_file_of_arrow_gets_the_settings_at_its_end(nsys, made, report):
+def test_a_file_of_arrow_gets_the_settings_at_its_end(nsys, exported_settings, nsys_rep):
     offer(nsys, "2023.4")
     (nsys / "help").write_text((nsys / "help").read_text().replace("arrowdir,", ""))
-    tables = columnar.tables_of(made)
+    tables = columnar.tables_of(exported_settings)
     del tables[schema.CAPTURE.name]
     columnar.as_arrows(tables, nsys / "arrow")
     made_reports.write_export(nsys / "sqlite-one", {"capture": [ENVIRONMENT]})
-    assert_equal(importers.load(report), importers.load(made))
+    assert_equal(importers.load(nsys_rep), importers.load(exported_settings))
     assert calls(nsys) == ["arrow", f"sqlite {schema.CAPTURE.name}"]
 
 
-def test_an_nsys_that_exports_no_single_table_is_asked_for_sqlite(nsys, made, report):
+def test_an_nsys_that_exports_no_single_table_is_asked_for_sqlite(
+    nsys, exported_settings, nsys_rep
+):
     offer(nsys, "2022.4")
-    tables = columnar.tables_of(made)
+    tables = columnar.tables_of(exported_settings)
     del tables[schema.CAPTURE.name]
     columnar.as_arrows(tables, nsys / "arrow")
-    assert importers.load(report).facts[0].metadata["environment"] == {"rank": 3}
+    assert importers.load(nsys_rep).facts[0].metadata["environment"] == {"rank": 3}
     assert calls(nsys) == ["arrow", "sqlite"]
 
 
-def test_exports_of_2022_have_no_settings_to_add(nsys, report):
+def test_exports_of_2022_have_no_settings_to_add(nsys, nsys_rep):
     offer(nsys, "2022.4")
     made = made_reports.small(nsys / "made")
     tables = columnar.tables_of(made, pa.binary())
     newer, older = (versions.name for versions in schema.VERSIONS)
     tables[older] = tables.pop(newer).replace_schema_metadata({"table_name": older})
     columnar.as_arrows(tables, nsys / "arrow")
-    capture, expected = importers.load(report), importers.load(made)
+    capture, expected = importers.load(nsys_rep), importers.load(made)
     assert_equal(capture, expected)
     assert calls(nsys) == ["arrow"]
 
 
 @pytest.mark.parametrize("broken", ["absent", "damaged"])
-def test_where_columns_do_not_work_sqlite_does(nsys, made, report, broken):
+def test_where_columns_do_not_work_sqlite_does(nsys, exported_settings, nsys_rep, broken):
     offer(nsys, "2022.4")
     if broken == "damaged":
         (nsys / "arrow").write_bytes(b"\xff\xff\xff\xff and more")
-    assert_equal(importers.load(report), importers.load(made))
+    assert_equal(importers.load(nsys_rep), importers.load(exported_settings))
     assert calls(nsys) == ["arrow", "sqlite"]
 
 
-def test_the_message_of_a_failure_is_that_of_sqlite(nsys, report):
+def test_the_message_of_a_failure_is_that_of_sqlite(nsys, nsys_rep):
     offer(nsys, "2023.4")
     with pytest.raises(ReportError, match="Exportation error: no"):
-        importers.load(report)
+        importers.load(nsys_rep)
 
 
-def test_an_empty_profile_is_not_exported_twice(nsys, report):
+def test_an_empty_profile_is_not_exported_twice(nsys, nsys_rep):
     offer(nsys, "2022.4")
     empty = columnar.tables_of(
         made_reports.small(
@@ -211,5 +213,5 @@ def test_an_empty_profile_is_not_exported_twice(nsys, report):
         nsys / "arrow",
     )
     with pytest.raises(ReportError, match="no ranges, no CUDA calls and no kernels"):
-        importers.load(report)
+        importers.load(nsys_rep)
     assert calls(nsys) == ["arrow"]

@@ -36,7 +36,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def run_folder(tmp_path: Path) -> Path:
     """Make two reports, one with a recording of nsys beside its export, and one of tables."""
     folder = tmp_path / "run"
     folder.mkdir()
@@ -48,26 +48,26 @@ def made(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(made: Path) -> Iterator[str]:
+def memory(run_folder: Path) -> Iterator[str]:
     """Put them into memory://, and give the URL of their folder."""
     system = fsspec.filesystem("memory")
-    system.put(str(made), "/run", recursive=True)
+    system.put(str(run_folder), "/run", recursive=True)
     yield "memory://run"
     system.rm("/run", recursive=True)
 
 
 @pytest.fixture
-def http(made: Path) -> Iterator[str]:
+def http(run_folder: Path) -> Iterator[str]:
     """Serve them, and give the URL of their folder with a password."""
-    (made / "broken.sqlite").write_bytes(b"y")
-    with served(made) as place:
+    (run_folder / "broken.sqlite").write_bytes(b"y")
+    with served(run_folder) as place:
         yield f"http://user:{SECRET}@{place}"
 
 
-def test_a_report_at_a_url_gives_what_the_file_gives(memory, made) -> None:
+def test_a_report_at_a_url_gives_what_the_file_gives(memory, run_folder) -> None:
     for name in ("a.sqlite", "c_arwdir"):
         assert done("report", f"{memory}/{name}", "--format", "csv") == done(
-            "report", made / name, "--format", "csv"
+            "report", run_folder / name, "--format", "csv"
         )
 
 
@@ -82,11 +82,13 @@ def test_patterns_and_folders_stand_for_one_report_per_capture(memory) -> None:
     assert "c_arwdir" not in done("report", f"{memory}/?.sql*", *columns)
 
 
-def test_the_store_knows_a_report_by_its_content_wherever_it_is(memory, made, folder) -> None:
-    bridge("import", made / "a.sqlite", "-q")
+def test_the_store_knows_a_report_by_its_content_wherever_it_is(memory, run_folder, folder) -> None:
+    bridge("import", run_folder / "a.sqlite", "-q")
     assert "already imported as run 1" in bridge("import", f"{memory}/a.sqlite", "-q").stderr
     bridge("import", f"{memory}/a.sqlite", f"{memory}/b.sqlite", "-q", "--workers", "1")
-    again = bridge("import", made / "a.sqlite", made / "b.sqlite", "-q", "--workers", "1")
+    again = bridge(
+        "import", run_folder / "a.sqlite", run_folder / "b.sqlite", "-q", "--workers", "1"
+    )
     assert "already imported as run 2" in again.stderr
     assert b"memory:" not in Path("bridge.db").read_bytes()
 
@@ -118,12 +120,12 @@ def test_ranks_are_found_in_urls(memory) -> None:
     assert done(*command, "--rank-from", r"node(\d)").splitlines()[1:] == ["7"]
 
 
-def test_http(http, made) -> None:
+def test_http(http, run_folder) -> None:
     one = f"{http}/a.sqlite?token={SECRET}"
     printed = bridge("report", one, "--by", "op")
     assert printed.exit_code == 0
     assert done("report", one, "--format", "csv") == done(
-        "report", made / "a.sqlite", "--format", "csv"
+        "report", run_folder / "a.sqlite", "--format", "csv"
     )
     listed = bridge("report", f"{http}/", "--by", "report,op", "--format", "csv", "--workers", "1")
     assert "broken: http://127.0.0.1" in listed.stderr
@@ -171,7 +173,7 @@ def test_a_host_that_does_not_answer_is_named(http) -> None:
     assert_refused(bridge("report", "http://127.0.0.1:1/a.sqlite"), "127.0.0.1:1", "Cannot connect")
 
 
-def test_other_failures_are_one_line(memory, made, monkeypatch) -> None:
+def test_other_failures_are_one_line(memory, run_folder, monkeypatch) -> None:
     one = f"{memory}/a.sqlite"
     assert_refused(bridge("report", f"{memory}/none.sqlite"), f"{memory}/none.sqlite: no such file")
     assert_refused(bridge("report", f"{memory}/*.none"), f"{memory}/*.none: no such file")

@@ -1,1 +1,1 @@
-"""The join against a second, slow opinion: `brute` says what is true, `programs` makes things up to ask it."""
+"""The join against its witness: `programs` and `trainings` make things up to ask it."""

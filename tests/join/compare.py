@@ -1,13 +1,32 @@
-"""What the code under test says, in the words of `brute`, and when the two say the same."""
+"""What the code under test says, in the words of its witness, and when the two say the same."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
+from witness.training import Said, Step
 
 from bridge.join.arrays import NONE
 from bridge.join.attribution import REASONS
+from bridge.join.grammar import parse
 
 FLOATS = ("mean_ns", "p50_ns", "p95_ns", "median_ns", "share", "gb_per_s")
+
+
+def steps_of(steps):
+    """Return the steps of a capture."""
+    columns = ("range", "number", "report", "process", "start", "end")
+    rows = zip(*(getattr(steps, column).tolist() for column in columns), strict=True)
+    return [Step(*row) for row in rows]
+
+
+@cache
+def meaning(name):
+    """Return what a name says."""
+    label = parse(name)
+    module = dict(label.arguments)["module"] if label.kind == "module" else label.op
+    return Said(label.kind, label.backward, str(module))
 
 
 def chain(nesting, node):
@@ -20,14 +39,14 @@ def chain(nesting, node):
 
 
 def found_of(joined):
-    """Return launch, stack of ranges and reason of each activity, as `brute` does."""
+    """Return launch, stack of ranges and reason of each activity, as the witness does."""
     found, names = joined.attribution, list(REASONS)
     for launch, node, code in zip(found.launch, found.node, found.reason, strict=True):
         yield int(launch), chain(found.nesting, node), names[code]
 
 
-def said(brute):
-    return [(found.launch, found.stack, found.reason) for found in brute.found]
+def said(profile):
+    return [(found.launch, found.stack, found.reason) for found in profile.found]
 
 
 def keyed(table, *names):

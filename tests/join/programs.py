@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
+from witness.attribution import CALL_ID, LIBRARIES, Activity, Call, Profile, Range
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
@@ -17,7 +18,6 @@ from bridge.importers.frames import ACTIVITY_KINDS as KINDS
 from bridge.importers.texts import Texts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import AttributionOptions
-from join.brute import CALL_ID, LIBRARIES, Activity, Brute, Call, Range
 
 PROCESSES = (7 << 24, 8 << 24, -(1 << 60) + (7 << 24))  # the last as of a hardware id of 128 and up
 DOMAINS = {0: "", 1: "mine", 2: "NCCL", 3: ""}  # 0 is the default domain, 3 was never declared
@@ -44,8 +44,8 @@ class Program:
     activities: list[Activity]
     texts: list[str]
 
-    def brute(self) -> Brute:
-        return Brute(self.ranges, self.calls, self.activities)
+    def profile(self) -> Profile:
+        return Profile(self.ranges, self.calls, self.activities)
 
 
 def op_of(text: str) -> str:

@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from witness.adoption import Adopting
+from witness.attribution import Activity, Call, Range
 
 from bridge.analyze.tables.breakdown import by_op
 from bridge.join.arrays import NONE
 from bridge.join.attribution import ATTRIBUTED
 from bridge.join.options import UnknownDomainError
 from bridge.report import Report
-from join.brute import Activity, Call, Range
-from join.brute_more import Adopting
 from join.compare import chain, found_of, keyed, said
 from join.programs import DOMAINS, Program, attributed, op_of, programs
 from join.trainings import trainings
@@ -38,7 +38,7 @@ def adopted(ranges, *launched, working=(MAIN, AUTOGRAD, OTHER)):
     """Return path and rule of each kernel, None for one without an op; these threads launch later too."""
     made = program(ranges, *launched, *((thread, 500) for thread in working))
     joined = attributed(made, adopt=True)
-    assert stacks_of(joined) == Adopting(made.brute()).stacks
+    assert stacks_of(joined) == Adopting(made.profile()).stacks
     table = Report(joined).op_kernels.head(len(launched))
     return [
         (path, rule) if rule else None
@@ -184,7 +184,7 @@ def test_what_was_guessed_is_said():
 @pytest.mark.slow
 @given(trainings(nested=True))
 def test_where_ranges_nest_adoption_is_what_its_rule_says(made):
-    assert stacks_of(made.attributed(adopt=True)) == Adopting(made.program.brute()).stacks
+    assert stacks_of(made.attributed(adopt=True)) == Adopting(made.program.profile()).stacks
 
 
 @pytest.mark.slow
@@ -239,7 +239,7 @@ def test_the_ops_are_the_ranges_of_the_domains_asked_for(program, domains, witho
     assert [joined.ops[op] if op != NONE else "" for op in joined.op] == ops
     ranges = [opened_as(one, op) for one, op in zip(program.ranges, ops, strict=True)]
     truth = Program(ranges, program.calls, program.activities, program.texts)
-    assert list(found_of(joined)) == said(truth.brute())
+    assert list(found_of(joined)) == said(truth.profile())
 
 
 def opened_as(one, op):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from witness.attribution import Activity, Call, Profile, Range
+from witness.indexed import indexed
 
 from bridge.join.arrays import NONE
 from bridge.report import Report
-from join.brute import Activity, Brute, Call, Range
 from join.compare import found_of, said
-from join.indexed import indexed
 from join.programs import CALL_IDS, Program, attributed, programs, raw
 
 
@@ -19,29 +19,29 @@ from join.programs import CALL_IDS, Program, attributed, programs, raw
 @given(programs())
 def test_every_activity_gets_its_range_or_the_reason(program):
     joined = attributed(program)
-    assert list(found_of(joined)) == said(program.brute())
-    assert joined.attribution.range.tolist() == [found.range for found in program.brute().found]
+    assert list(found_of(joined)) == said(program.profile())
+    assert joined.attribution.range.tolist() == [found.range for found in program.profile().found]
 
 
 @pytest.mark.slow
 @given(programs())
 def test_raw_names_are_whole_texts_over_all_domains(program):
-    joined, brute = attributed(program, raw=True), raw(program).brute()
-    assert list(found_of(joined)) == said(brute)
+    joined, profile = attributed(program, raw=True), raw(program).profile()
+    assert list(found_of(joined)) == said(profile)
     ops = [joined.ops[op] if op != NONE else "" for op in joined.op]
-    assert ops == ["" if one.phase else one.op for one in brute.ranges]
+    assert ops == ["" if one.phase else one.op for one in profile.ranges]
 
 
 @pytest.mark.slow
 @given(programs())
 def test_op_kernels_has_a_row_per_activity(program):
-    table, brute = Report(attributed(program)).op_kernels, program.brute()
+    table, profile = Report(attributed(program)).op_kernels, program.profile()
     assert len(table) == len(program.activities)
-    assert table["launch"].tolist() == [found.launch for found in brute.found]
-    assert table["range"].tolist() == [found.range for found in brute.found]
-    assert table["reason"].tolist() == [found.reason for found in brute.found]
-    paths = ["/".join(brute.ops_on(found.stack)) or None for found in brute.found]
-    ops = [brute.ops_on(found.stack)[-1] if found.stack else None for found in brute.found]
+    assert table["launch"].tolist() == [found.launch for found in profile.found]
+    assert table["range"].tolist() == [found.range for found in profile.found]
+    assert table["reason"].tolist() == [found.reason for found in profile.found]
+    paths = ["/".join(profile.ops_on(found.stack)) or None for found in profile.found]
+    ops = [profile.ops_on(found.stack)[-1] if found.stack else None for found in profile.found]
     assert [path if isinstance(path, str) else None for path in table["path"]] == paths
     assert [op if isinstance(op, str) else None for op in table["op"]] == ops
 
@@ -49,10 +49,10 @@ def test_op_kernels_has_a_row_per_activity(program):
 @pytest.mark.slow
 @given(programs())
 def test_slices_of_one_call_share_its_number(program):
-    joined, brute = attributed(program), program.brute()
-    rows = brute.op_rows()
+    joined, profile = attributed(program), program.profile()
+    rows = profile.op_rows()
     numbers = dict(zip(rows, joined.call[rows].tolist(), strict=True))
-    pairs = {(brute.call_of(row), number) for row, number in numbers.items()}
+    pairs = {(profile.call_of(row), number) for row, number in numbers.items()}
     calls = {call for call, _ in pairs}
     assert len(pairs) == len(calls) == len({number for _, number in pairs})
     assert {number for _, number in pairs} == set(range(len(calls)))
@@ -63,8 +63,8 @@ def test_slices_of_one_call_share_its_number(program):
 @given(programs())
 def test_the_sooner_opinion_is_the_slow_one(program):
     records = program.ranges, program.calls, program.activities
-    assert said(indexed(*records)) == said(Brute(*records))
-    assert indexed(*records).by_op() == Brute(*records).by_op()
+    assert said(indexed(*records)) == said(Profile(*records))
+    assert indexed(*records).by_op() == Profile(*records).by_op()
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def one_kernel(at, ranges, **activity):
     ]
     call = Call(**HERE, thread=MAIN, correlation=5, start=at, end=at + 3)
     kernel = Activity(**{**HERE, "correlation": 5, "start": 100, "end": 110, **activity})
-    [found] = Brute(opened, [call], [kernel]).found
+    [found] = Profile(opened, [call], [kernel]).found
     return found.reason or found.stack
 
 
@@ -130,4 +130,4 @@ def test_a_profile_may_lack_anything(without, program):
     lists[without].clear()
     if without == "range":
         program.texts.clear()
-    assert list(found_of(attributed(program))) == said(program.brute())
+    assert list(found_of(attributed(program))) == said(program.profile())

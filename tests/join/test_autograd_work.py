@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from witness.adoption import AutogradWork
+from witness.attribution import Activity, Call, Range
 
 from bridge.importers import frames
 from bridge.join.adoption import NeedsWholeReportError
@@ -13,8 +15,6 @@ from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.options import AttributionOptions
 from bridge.report import Report
-from join.brute import Activity, Call, Range
-from join.brute_more import AutogradWork
 from join.compare import chain
 from join.programs import Program, op_of, report_of
 from join.trainings import trainings
@@ -156,8 +156,8 @@ def test_another_process_waits_for_nothing_of_this_one():
 @pytest.mark.slow
 @given(trainings(), st.sets(st.sampled_from([1, 2, 3])))
 def test_autograds_work_is_what_its_rule_says(made, numbers):
-    brute = made.program.brute()
-    homes = {(one.report, one.thread) for one in (*brute.ranges, *brute.calls)}
+    profile = made.program.profile()
+    homes = {(one.report, one.thread) for one in (*profile.ranges, *profile.calls)}
     named = frozenset(home for home in homes if home[1] & 0xFFFFFF in numbers and home[0] == 0)
     capture = with_names(made.capture(), {thread: "pt_autograd_0" for _, thread in named})
     found = AttributedCapture.of(capture).attribution
@@ -166,4 +166,4 @@ def test_autograds_work_is_what_its_rule_says(made, numbers):
         (chain(found.nesting, node), reasons[reason], rules[rule] == "adopted")
         for node, reason, rule in zip(found.node, found.reason, found.rule, strict=True)
     ]
-    assert ours == AutogradWork(brute, named).found
+    assert ours == AutogradWork(profile, named).found

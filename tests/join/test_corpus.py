@@ -4,6 +4,8 @@ from functools import cache
 
 import pytest
 from real_parts import corpus_reports
+from witness import nsys_export
+from witness.indexed import indexed
 
 import bridge.report
 from bridge import importers
@@ -13,9 +15,7 @@ from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
-from join import plain_export
 from join.compare import found_of, keyed, only, said, same
-from join.indexed import indexed
 
 EMPTY = ("failed-export", "no-kernels-osrt")
 REPORTS = [of for of in corpus_reports() if of.id not in EMPTY]
@@ -25,7 +25,7 @@ reports = pytest.mark.parametrize("path", REPORTS)
 @cache
 def opened(path):
     """Return what we say of a file, and what is true."""
-    plain = plain_export.read(path)
+    plain = nsys_export.read(path)
     return bridge.report.load(path), plain, indexed(plain.ranges, plain.calls, plain.activities)
 
 
@@ -39,7 +39,7 @@ def test_rows_are_as_recorded(path):
     recorded = [tuple(getattr(one, c) for c in columns) for one in plain.ranges]
     assert list(report.ranges[columns].itertuples(index=False, name=None)) == recorded
     assert report.ranges["kind"].tolist() == [kinds[one.phase] for one in plain.ranges]
-    assert [plain_export.without_per_call_part(text) for text in plain.texts] == report.ranges[
+    assert [nsys_export.without_per_call_part(text) for text in plain.texts] == report.ranges[
         "name"
     ].tolist()
     assert report.texts.decode(report.ranges["text"]) == plain.texts
@@ -51,27 +51,27 @@ def test_rows_are_as_recorded(path):
 @pytest.mark.slow
 @reports
 def test_every_activity_is_where_it_belongs(path):
-    joined, plain, brute = opened(path)
-    assert list(found_of(joined.attributed)) == said(brute)
+    joined, plain, profile = opened(path)
+    assert list(found_of(joined.attributed)) == said(profile)
     table = joined.op_kernels
     assert len(table) == len(plain.activities)
-    ops = [brute.ops_on(found.stack)[-1] if found.stack else None for found in brute.found]
+    ops = [profile.ops_on(found.stack)[-1] if found.stack else None for found in profile.found]
     assert [op if isinstance(op, str) else None for op in table["op"]] == ops
 
 
 @pytest.mark.slow
 @reports
 def test_every_table_is_true(path):
-    joined, _, brute = opened(path)
+    joined, _, profile = opened(path)
     joined = joined.attributed
-    assert totals(joined) == brute.totals()
-    same(keyed(by_op(joined), "op"), only(brute.by_op()))
+    assert totals(joined) == profile.totals()
+    same(keyed(by_op(joined), "op"), only(profile.by_op()))
     for inclusive in (False, True):
         table = keyed(by_op_kernel(joined, "short", inclusive=inclusive), "op", "kernel")
-        same(table, brute.by_op_kernel(inclusive=inclusive))
-    same(keyed(by_kernel(joined, "short"), "kernel"), only(brute.by_kernel()))
-    same(keyed(by_memcpy(joined), "operation"), only(brute.by_memcpy()))
-    assert by_range(joined).to_dict("records") == brute.by_range()
+        same(table, profile.by_op_kernel(inclusive=inclusive))
+    same(keyed(by_kernel(joined, "short"), "kernel"), only(profile.by_kernel()))
+    same(keyed(by_memcpy(joined), "operation"), only(profile.by_memcpy()))
+    assert by_range(joined).to_dict("records") == profile.by_range()
 
 
 @pytest.mark.slow
@@ -97,10 +97,10 @@ def test_the_laws_hold(path):
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-2gpu-after.sqlite"))
 def test_no_kernel_has_two_innermost_ops(path):
     """Here all ranges of a thread nest: of those around a launch, one lies inside all others."""
-    joined, plain, brute = opened(path)
+    joined, plain, profile = opened(path)
     assert not len(joined.attributed.attribution.nesting.crossed)
-    assert sum(found.reason == "" for found in brute.found) > 4_000
-    for found in brute.found:
+    assert sum(found.reason == "" for found in profile.found) > 4_000
+    for found in profile.found:
         around = [plain.ranges[row] for row in found.stack]
         inside_all = [
             a for a in around if all(b.start <= a.start and a.end <= b.end for b in around)

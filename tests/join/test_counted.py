@@ -1,6 +1,7 @@
 """Which ranges are counted where one direction is asked for."""
 
-from join.brute import Range
+from witness.attribution import Range
+
 from join.trainings import training
 
 PROCESS = 7 << 24

@@ -1,18 +1,16 @@
 """Forward and backward: whose direction each range and activity has, and which forward range it belongs to."""
 
-from functools import cache
-
 import pytest
 from hypothesis import given
 from real_parts import corpus_reports
+from witness import nsys_export
+from witness.attribution import Activity, Call, Range
+from witness.indexed import indexed
+from witness.training import TrainingProfile
 
 import bridge.report
-from bridge.join.grammar import parse
 from bridge.report import Report
-from join import plain_export
-from join.brute import Activity, Call, Range
-from join.brute_more import BruteMore, Said
-from join.indexed import indexed
+from join.compare import meaning
 from join.trainings import ENGINE, FURTHER, NAMES, training, trainings
 
 P, Q = 7 << 24, 8 << 24
@@ -23,33 +21,26 @@ def texts_of(column):
     return [name if isinstance(name, str) else None for name in column]
 
 
-@cache
-def said(name):
-    label = parse(name)
-    module = dict(label.arguments)["module"] if label.kind == "module" else label.op
-    return Said(label.kind, label.backward, str(module))
-
-
-def held_to(joined, brute):
+def held_to(joined, profile):
     """Hold direction, forward range and module of every activity, and every op's direction, to the truth."""
-    table, rows = Report(joined).op_kernels, range(len(brute.brute.activities))
-    ops = brute.brute.op_rows()
+    table, rows = Report(joined).op_kernels, range(len(profile.profile.activities))
+    ops = profile.profile.op_rows()
     backward = joined.directions.ranges
-    assert [bool(backward[row]) for row in ops] == [brute.backward[row] for row in ops]
-    assert texts_of(table["direction"]) == [brute.way(row) for row in rows]
+    assert [bool(backward[row]) for row in ops] == [profile.backward[row] for row in ops]
+    assert texts_of(table["direction"]) == [profile.way(row) for row in rows]
     links = list(zip(table["forward"].tolist(), table["ambiguous"].tolist(), strict=True))
-    assert links == [brute.forward(row) for row in rows]
-    assert texts_of(table["module"]) == [brute.module(row) for row in rows]
+    assert links == [profile.forward(row) for row in rows]
+    assert texts_of(table["module"]) == [profile.module(row) for row in rows]
 
 
 @pytest.mark.slow
 @given(trainings())
 def test_every_activity_has_its_direction_its_forward_range_and_its_module(made):
-    held_to(made.attributed(), made.brute())
+    held_to(made.attributed(), made.profile())
 
 
 def test_the_names_say_what_the_truth_takes_them_to_say():
-    assert {name: said(name) for name in NAMES | FURTHER} == NAMES | FURTHER
+    assert {name: meaning(name) for name in NAMES | FURTHER} == NAMES | FURTHER
 
 
 # -- real profiles
@@ -58,12 +49,12 @@ def test_the_names_say_what_the_truth_takes_them_to_say():
 @pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/[mpt]*.sqlite"))
 def test_real_profiles_have_the_directions_links_and_modules_that_are_true(path):
-    plain = plain_export.read(path)
+    plain = nsys_export.read(path)
     joined = bridge.report.load(path)
     names = joined.capture.ranges["name"].tolist()
     categories = joined.capture.ranges["category"].tolist()
-    brute = indexed(plain.ranges, plain.calls, plain.activities)
-    held_to(joined.attributed, BruteMore(brute, names, plain.texts, categories, said))
+    profile = indexed(plain.ranges, plain.calls, plain.activities)
+    held_to(joined.attributed, TrainingProfile(profile, names, plain.texts, categories, meaning))
 
 
 @pytest.mark.slow
@@ -89,7 +80,7 @@ def belongs(*ranges, at, thread=AUTOGRAD, report=0):
     kernel = Activity(report, process, 1, 1_000, 1_010)
     made = training(ranges, [call], [kernel])
     [row] = Report(made.attributed()).op_kernels.to_dict("records")
-    truth = made.brute()
+    truth = made.profile()
     assert (row["direction"], row["forward"], row["ambiguous"]) == (truth.way(0), *truth.forward(0))
     return row["direction"], row["forward"], row["ambiguous"]
 

@@ -80,6 +80,6 @@ def test_two_files_say_what_the_program_did(tmp_path, program):
         return
     paths = [written(tmp_path / f"{number}.sqlite", program, number) for number in reports]
     joined = bridge.report.load(*paths).attributed
-    assert list(found_of(joined)) == said(program.brute())
-    assert totals(joined) == program.brute().totals()
+    assert list(found_of(joined)) == said(program.profile())
+    assert totals(joined) == program.profile().totals()
     assert joined.capture.texts.decode(joined.capture.ranges["text"]) == program.texts

@@ -5,14 +5,14 @@ from functools import cache
 import pytest
 from pandas import isna
 from real_parts import corpus_reports
+from witness import nsys_export
+from witness.attribution import Activity, Call, Range
+from witness.indexed import indexed
 
 import bridge.report
 from bridge.analyze.core.calltree import calltree, folded_stacks
 from bridge.join.grammar import parse
 from bridge.report import Report
-from join import plain_export
-from join.brute import Activity, Call, Range
-from join.indexed import indexed
 from join.trainings import training
 
 P, Q = 7 << 24, 8 << 24
@@ -29,12 +29,12 @@ def row_of(*ranges, at=55, module=(), **how):
     call, kernel = Call(0, P, AUTOGRAD, 1, at, at + 1), Activity(0, P, 1, 1_000, 1_010)
     made = training(ranges, [call], [kernel], module=module)
     [row] = Report(made.attributed(**how)).op_kernels.to_dict("records")
-    return row, made.brute()
+    return row, made.profile()
 
 
 def path_of(*ranges, **how):
     row, truth = row_of(*ranges, **how)
-    assert row["path"] == "/".join(truth.brute.ops_on(truth.brute.on_stack(0)))
+    assert row["path"] == "/".join(truth.profile.ops_on(truth.profile.on_stack(0)))
     module = truth.module(0)
     assert row["module"] == module if module else isna(row["module"])
     return row["path"]
@@ -112,17 +112,17 @@ def launched_within(path, name):
 
     The first is what their own thread launches; the second what any other thread of the process does.
     """
-    plain = plain_export.read(path)
-    brute = indexed(plain.ranges, plain.calls, plain.activities)
+    plain = nsys_export.read(path)
+    profile = indexed(plain.ranges, plain.calls, plain.activities)
     spans = [one for one in plain.ranges if one.op == name]
     own = other = 0
-    for row, found in enumerate(brute.found):
+    for row, found in enumerate(profile.found):
         if found.launch == -1:
             continue
         call = plain.calls[found.launch]
         threads = [one.thread for one in spans if one.start <= call.start < one.end]
-        own += brute.time(row) * (call.thread in threads)
-        other += brute.time(row) * (bool(threads) and call.thread not in threads)
+        own += profile.time(row) * (call.thread in threads)
+        other += profile.time(row) * (bool(threads) and call.thread not in threads)
     return own, other
 
 

@@ -5,10 +5,10 @@ from unittest import mock
 import numpy as np
 import pytest
 from hypothesis import example, given, strategies
+from witness.attribution import union
 
 from bridge.join import arrays
 from bridge.join.arrays import busy_time
-from join.brute import union
 
 intervals = strategies.lists(
     strategies.tuples(strategies.integers(-8, 20), strategies.integers(-8, 30))

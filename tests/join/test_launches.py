@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from witness.attribution import Activity, Call, launch_of
 
 from bridge.join import attribution
-from join.brute import Activity, Call, launch_of
 
 FAR = 10**12  # ids this far apart fit into no table
 ids = st.sampled_from([-1, 0, 1, 2, 3, 4])

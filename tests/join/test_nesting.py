@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from witness.attribution import Range, outer_first, stack_at, union
 
 import bridge
 from bridge.importers.errors import ReportError
@@ -13,7 +14,6 @@ from bridge.join.arrays import NONE
 from bridge.join.forest import levels
 from bridge.join.nesting import Nesting, TangledError, inherited
 from bridge.join.paths import paths
-from join.brute import Range, outer_first, stack_at, union
 from join.compare import chain
 
 pytestmark = pytest.mark.slow

@@ -15,18 +15,16 @@ from bridge.analyze.run.causes.host_timeline import Gaps
 from bridge.analyze.run.steps import by_step
 from bridge.analyze.tables.build import table
 from bridge.analyze.tables.request import TableRequest
-from bridge.cli.demo_report import make
 from bridge.join.attributed import AttributedCapture, once
 from bridge.report import Report
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> Report:
-    make(tmp_path / "demo.sqlite")
-    return bridge.load(tmp_path / "demo.sqlite")
+def loaded(demo: Path) -> Report:
+    return bridge.load(demo)
 
 
-def test_it_is_computed_once_for_each_capture_and_options(report):
+def test_it_is_computed_once_for_each_capture_and_options(loaded):
     calls = []
 
     @once
@@ -35,7 +33,7 @@ def test_it_is_computed_once_for_each_capture_and_options(report):
         calls.append(than)
         return int((attributed.duration > than).sum())
 
-    whole, part = report.attributed, report.within(steps=(1, 1)).attributed
+    whole, part = loaded.attributed, loaded.within(steps=(1, 1)).attributed
     for than in (0, 5, 0, 5):
         assert longer(whole, than) == sum(ns > than for ns in whole.duration.tolist())
     assert calls == [0, 5]
@@ -45,29 +43,29 @@ def test_it_is_computed_once_for_each_capture_and_options(report):
     assert longer.__doc__ == "Count activities."
 
 
-def test_a_caller_may_add_columns_to_the_steps(report):
-    by_step(report.attributed).insert(0, "run", 1)
-    assert "run" not in by_step(report.attributed)
+def test_a_caller_may_add_columns_to_the_steps(loaded):
+    by_step(loaded.attributed).insert(0, "run", 1)
+    assert "run" not in by_step(loaded.attributed)
 
 
-def test_gaps_are_those_longer_than_a_time(report):
-    every = Gaps.of(report.attributed)
+def test_gaps_are_those_longer_than_a_time(loaded):
+    every = Gaps.of(loaded.attributed)
     for longer_than in (0, 1, int(np.median(every.length)), int(every.length.max())):
-        some, mask = Gaps.of(report.attributed, longer_than), every.length > longer_than
+        some, mask = Gaps.of(loaded.attributed, longer_than), every.length > longer_than
         assert some.start.tolist() == every.start[mask].tolist()
         assert some.ended_by.tolist() == every.ended_by[mask].tolist()
-    assert Devices.of_report(report.attributed) is Devices.of_report(report.attributed)
+    assert Devices.of_report(loaded.attributed) is Devices.of_report(loaded.attributed)
 
 
-def test_a_report_may_be_pickled_after_it_was_looked_at(report):
-    expected, _ = report.by("op"), report.summary
-    assert report.attributed.results
-    assert pickle.loads(pickle.dumps(report)).by("op").equals(expected)
+def test_a_report_may_be_pickled_after_it_was_looked_at(loaded):
+    expected, _ = loaded.by("op"), loaded.summary
+    assert loaded.attributed.results
+    assert pickle.loads(pickle.dumps(loaded)).by("op").equals(expected)
 
 
-def test_a_table_takes_the_memory_of_earlier_ones_where_it_is_short(report, monkeypatch):
-    expected = report.by("op", columns="all")
-    kept = report.attributed.__dict__.keys() - AttributedCapture.__dataclass_fields__.keys()
+def test_a_table_takes_the_memory_of_earlier_ones_where_it_is_short(loaded, monkeypatch):
+    expected = loaded.by("op", columns="all")
+    kept = loaded.attributed.__dict__.keys() - AttributedCapture.__dataclass_fields__.keys()
     assert "results" in kept
 
     def short(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
@@ -76,10 +74,10 @@ def test_a_table_takes_the_memory_of_earlier_ones_where_it_is_short(report, monk
         return table(attributed, request)
 
     monkeypatch.setattr("bridge.report.table", short)
-    pd.testing.assert_frame_equal(report.by("op", columns="all"), expected)
+    pd.testing.assert_frame_equal(loaded.by("op", columns="all"), expected)
 
 
-def test_a_table_for_which_there_is_never_enough_memory_is_asked_for_twice(report, monkeypatch):
+def test_a_table_for_which_there_is_never_enough_memory_is_asked_for_twice(loaded, monkeypatch):
     asked = []
 
     def never(_attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
@@ -88,5 +86,5 @@ def test_a_table_for_which_there_is_never_enough_memory_is_asked_for_twice(repor
 
     monkeypatch.setattr("bridge.report.table", never)
     with pytest.raises(MemoryError):
-        report.by("op")
+        loaded.by("op")
     assert len(asked) == 2

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from witness.attribution import Activity, Call, Range
 
 from bridge.analyze.tables.activity_metrics import by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
@@ -13,7 +14,6 @@ from bridge.join import nesting
 from bridge.join.arrays import NONE
 from bridge.join.attribution import RULES
 from bridge.report import Report
-from join.brute import Activity, Call, Range
 from join.compare import found_of, keyed, only, said, same
 from join.programs import Program, attributed, phase_programs
 
@@ -102,11 +102,11 @@ def test_a_report_of_tangled_phases_leaves_those_of_others_ops(monkeypatch):
 @pytest.mark.slow
 @given(phase_programs())
 def test_phases_are_ops_as_the_rule_says(made):
-    joined, brute = attributed(made), made.brute()
-    assert list(found_of(joined)) == said(brute)
-    same(keyed(by_op(joined), "op"), only(brute.by_op()))
+    joined, profile = attributed(made), made.profile()
+    assert list(found_of(joined)) == said(profile)
+    same(keyed(by_op(joined), "op"), only(profile.by_op()))
     pairs = keyed(by_op_kernel(joined), "op", "kernel")
-    same(pairs, brute.by_op_kernel(inclusive=False))
+    same(pairs, profile.by_op_kernel(inclusive=False))
     names, found = list(RULES), joined.attribution
     for activity, node, rule in zip(made.activities, found.node, found.rule, strict=True):
         expected = "phase" if activity.report == 0 else "launch"

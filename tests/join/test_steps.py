@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from witness.attribution import Range
 
 import bridge
 from bridge.join.steps import _step_kinds
-from join.brute import Range
 from join.programs import Program, attributed, programs
 
 PROCESS = 7 << 24
@@ -96,11 +96,11 @@ def test_work_belongs_to_the_step_open_at_its_launch(program, spans):
         [*program.texts, *(a.op for a in added)],
     )
     joined = attributed(made)
-    steps, brute = joined.steps, made.brute()
+    steps, profile = joined.steps, made.profile()
     rows = steps.range.tolist()
     for row, activity in enumerate(made.activities):
         call = int(joined.attribution.launch[row])
-        when = activity.start if call < 0 else brute.calls[call].start
+        when = activity.start if call < 0 else profile.calls[call].start
         around = [
             nth
             for nth, at in enumerate(rows)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
+from witness.attribution import Activity, Call, Range
+from witness.nsys_export import without_per_call_part
+from witness.training import Said, TrainingProfile, Wait
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.importers.texts import Texts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import AttributionOptions
-from join.brute import Activity, Call, Range
-from join.brute_more import BruteMore, Said, Wait
-from join.plain_export import without_per_call_part
 from join.programs import (
     KERNELS,
     KINDS,
@@ -78,10 +78,10 @@ class Training:
     categories: list[str]
     waits: list[Wait]
 
-    def brute(self) -> BruteMore:
+    def profile(self) -> TrainingProfile:
         p = self.program
-        return BruteMore(
-            p.brute(), p.texts, self.texts, self.categories, (NAMES | FURTHER).__getitem__
+        return TrainingProfile(
+            p.profile(), p.texts, self.texts, self.categories, (NAMES | FURTHER).__getitem__
         )
 
     def capture(self) -> Capture:

@@ -32,24 +32,6 @@ def table(name):
 NEWER, CORPUS = table("newer.tsv"), table("corpus.tsv")
 
 
-@pytest.fixture(scope="module")
-def recorded(corpus):
-    """Return {demangled name of a kernel: files it is in}, of all reports and traces."""
-    from bridge import importers
-    from bridge.importers import ReportError, frames
-
-    found = {}
-    for path in sorted([*(corpus / "nsys").glob("*.sqlite"), *(corpus / "kineto").iterdir()]):
-        try:
-            activities = importers.load(path).activities
-        except ReportError:  # a failed export, or nothing of CUDA in it: other tests say which
-            continue
-        ran = activities[frames.is_kind(activities, frames.KERNEL)]
-        for name in ran["full_name"].cat.remove_unused_categories().cat.categories:
-            found.setdefault(name, set()).add(path.name)
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NEWER)
 def test_a_name_of_newer_gpus_and_other_libraries(name):
@@ -57,7 +39,8 @@ def test_a_name_of_newer_gpus_and_other_libraries(name):
 
 
 @pytest.mark.slow
-def test_every_name_of_the_corpus_is_what_the_table_says(recorded):
+def test_every_name_of_the_corpus_is_what_the_table_says(real_kernels):
+    recorded = sorted({full for _, full in real_kernels})
     assert len(recorded) > 600
     told = kernels.kinds_of(recorded)
     wrong = {
@@ -69,12 +52,13 @@ def test_every_name_of_the_corpus_is_what_the_table_says(recorded):
     assert {name[:LONG] for name in recorded} == set(CORPUS)  # no row of nothing
 
 
-def test_what_pytorch_ran_is_known(recorded):
+def test_what_pytorch_ran_is_known(real_kernels):
     """Names that no rule knows are of programs with kernels of their own."""
     files = set()
-    for name, kernel in zip(recorded, kernels.kinds_of(recorded), strict=True):
+    told = kernels.kinds_of([full for _, full in real_kernels])
+    for found_in, kernel in zip(real_kernels.values(), told, strict=True):
         if kernel.kind == "other":
-            files |= recorded[name]
+            files |= found_in
     assert sorted(files) == [
         "cloverleaf-no-nvtx.sqlite",
         "gaussian-no-nvtx.sqlite",

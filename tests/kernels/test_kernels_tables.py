@@ -49,7 +49,7 @@ def kernel(report, name, at, start, length):
 
 
 @pytest.fixture
-def made(tmp_path) -> Path:
+def named_kernels(tmp_path) -> Path:
     """A report of two steps with a kernel of each of `NAMES` in op mm, and one in no op."""
     report = made_reports.Made()
     for step in range(2):
@@ -123,8 +123,8 @@ def test_figures_of_tensor_cores_by_op_are_what_loops_find(real):
         )
 
 
-def test_fused_and_library_of_a_made_report(made):
-    joined = bridge.load(made)
+def test_fused_and_library_of_a_made_report(named_kernels):
+    joined = bridge.load(named_kernels)
     fused = joined.by("fused", columns="count,total").to_dict("records")
     assert fused == [
         {"fused": "native_layer_norm", "count": 2, "total_ns": 40},
@@ -142,9 +142,11 @@ def test_fused_and_library_of_a_made_report(made):
 
 
 @pytest.mark.slow
-def test_of_some_steps_alone(made):
-    found = bridge.load(made).within(first_ns=0, last_ns=900).by("kind", columns="count")
-    assert found["count"].sum() < bridge.load(made).by("kind", columns="count")["count"].sum()
+def test_of_some_steps_alone(named_kernels):
+    found = bridge.load(named_kernels).within(first_ns=0, last_ns=900).by("kind", columns="count")
+    assert (
+        found["count"].sum() < bridge.load(named_kernels).by("kind", columns="count")["count"].sum()
+    )
 
 
 def test_names_that_are_not_recorded_are_no_kernel_s_library():
@@ -181,10 +183,10 @@ def shown(*words, env=None):
 
 
 @pytest.mark.slow
-def test_rules_of_the_user_by_option_and_by_environment(made, tmp_path):
+def test_rules_of_the_user_by_option_and_by_environment(named_kernels, tmp_path):
     own = tmp_path / "own.toml"
     own.write_text(OWN)
-    asked = (made, "--by", "kind", "--format", "json")
+    asked = (named_kernels, "--by", "kind", "--format", "json")
     for words, env in (
         ((*asked, "--kernel-rules", own), None),
         (asked, {"BRIDGE_KERNEL_RULES": str(own)}),
@@ -195,7 +197,7 @@ def test_rules_of_the_user_by_option_and_by_environment(made, tmp_path):
     assert "other" in shown(*asked)[1]
     rules = kernels.rules(OWN)
     for given in (own, str(own), rules):
-        assert "fft" in set(bridge.load(made, kernel_rules=given).by("kind")["kind"])
+        assert "fft" in set(bridge.load(named_kernels, kernel_rules=given).by("kind")["kind"])
     assert AttributionOptions(kernel_rules=rules).kernel_rules is rules
 
 
@@ -211,11 +213,11 @@ def test_rules_of_the_user_by_option_and_by_environment(made, tmp_path):
         (b"\xff", "invalid start byte"),
     ],
 )
-def test_a_bad_file_is_one_line(made, tmp_path, text, said):
+def test_a_bad_file_is_one_line(named_kernels, tmp_path, text, said):
     own = tmp_path / "own.toml"
     if text is not None:
         own.write_bytes(text if isinstance(text, bytes) else text.encode())
-    code, output = shown(made, "--by", "kind", "--kernel-rules", own)
+    code, output = shown(named_kernels, "--by", "kind", "--kernel-rules", own)
     assert code == 2
     assert said in output.splitlines()[-1]
     assert "Traceback" not in output

@@ -108,25 +108,9 @@ def witness(full: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\w+", NEUTRAL.sub(" ", full)))
 
 
-@pytest.fixture(scope="module")
-def recorded(corpus):
-    """Return (short name, demangled name) of every kernel of the corpus."""
-    from bridge import importers
-    from bridge.importers import ReportError, frames
-
-    found = set()
-    for path in sorted([*(corpus / "nsys").glob("*.sqlite"), *(corpus / "kineto").iterdir()]):
-        try:
-            activities = importers.load(path).activities
-        except ReportError:  # a failed export, or nothing of CUDA in it
-            continue
-        ran = activities[frames.is_kind(activities, frames.KERNEL)]
-        found |= set(zip(ran["name"].astype(str), ran["full_name"].astype(str), strict=True))
-    return sorted(found)
-
-
 @pytest.mark.slow
-def test_kernels_of_the_corpus_that_share_a_name_differ_in_types_and_constants_alone(recorded):
+def test_kernels_of_the_corpus_that_share_a_name_differ_in_types_and_constants_alone(real_kernels):
+    recorded = sorted(real_kernels)
     assert len(recorded) > 600
     groups = defaultdict(set)
     for (short, full), name in zip(recorded, readable_names(recorded), strict=True):
@@ -218,7 +202,7 @@ def test_names_made_to_take_long_take_a_bounded_time(shape):
 
 
 @pytest.fixture
-def report(tmp_path):
+def kernels_called_alike(tmp_path):
     """A report with two kernels that nsys calls alike, each launched twice, and one in C."""
     made = made_reports.Made()
     made.annotation(made_reports.PUSH_POP, 0, 9_000, text="mm", thread=made_reports.thread(7))
@@ -245,20 +229,22 @@ def rows(*arguments):
     return {row["kernel"]: row["total_ns"] for row in found}
 
 
-def test_tables_show_readable_names_and_the_recorded_ones_on_request(report):
-    assert rows(report, "--by", "kernel") == READABLE
-    assert rows(report, "--by", "op-kernel") == READABLE
+def test_tables_show_readable_names_and_the_recorded_ones_on_request(kernels_called_alike):
+    assert rows(kernels_called_alike, "--by", "kernel") == READABLE
+    assert rows(kernels_called_alike, "--by", "op-kernel") == READABLE
     short = {"Kernel": 406, "triton_poi_fused_add_0": 100}
-    assert rows(report, "--by", "kernel", "--kernel-names", "short") == short
-    assert rows(report, "--by", "kernel", "--kernel-names", "mangled").keys() == {"_Z0", "_Z1", "triton_poi_fused_add_0"}  # fmt: skip
-    assert len(rows(report, "--by", "kernel", "--kernel-names", "demangled")) == len(READABLE)
+    assert rows(kernels_called_alike, "--by", "kernel", "--kernel-names", "short") == short
+    assert rows(kernels_called_alike, "--by", "kernel", "--kernel-names", "mangled").keys() == {"_Z0", "_Z1", "triton_poi_fused_add_0"}  # fmt: skip
+    assert len(rows(kernels_called_alike, "--by", "kernel", "--kernel-names", "demangled")) == len(
+        READABLE
+    )
 
 
-def test_every_output_shows_readable_names(report, tmp_path):
+def test_every_output_shows_readable_names(kernels_called_alike, tmp_path):
     outputs = [tmp_path / name for name in ("trace.json", "page.html", "flame.txt")]
-    run("trace", report, "-o", outputs[0])
-    run("html", report, "-o", outputs[1])
-    run("flame", report, "-o", outputs[2])
+    run("trace", kernels_called_alike, "-o", outputs[0])
+    run("html", kernels_called_alike, "-o", outputs[1])
+    run("flame", kernels_called_alike, "-o", outputs[2])
     for output in outputs:
         text_of_output = output.read_text()
         assert "cutlass_80_s1688gemm_64x64" in text_of_output, output
@@ -267,16 +253,22 @@ def test_every_output_shows_readable_names(report, tmp_path):
     assert "Kernel" not in names
 
 
-def test_a_stored_run_and_a_comparison_name_kernels_as_the_report_does(report, tmp_path):
+def test_a_stored_run_and_a_comparison_name_kernels_as_the_report_does(
+    kernels_called_alike, tmp_path
+):
     db = tmp_path / "bridge.db"
-    run("import", report, "--db", db)
+    run("import", kernels_called_alike, "--db", db)
     assert rows("--db", db, "--by", "kernel") == READABLE
-    compared = json.loads(run("diff", report, report, "--by", "kernel", "--format", "json"))
+    compared = json.loads(
+        run(
+            "diff", kernels_called_alike, kernels_called_alike, "--by", "kernel", "--format", "json"
+        )
+    )
     assert {row["kernel"] for row in compared["rows"]} == READABLE.keys()
 
 
-def test_every_activity_has_the_name_of_its_own_kernel(report):
-    attributed = bridge.load(report).attributed
+def test_every_activity_has_the_name_of_its_own_kernel(kernels_called_alike):
+    attributed = bridge.load(kernels_called_alike).attributed
     activities, named = attributed.capture.activities, attributed.activity_name
     expected = [
         readable_names([(row["name"], row["full_name"])])[0]

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import made
-import plain
 import pytest
 from command import done
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from witness import kineto
 
 import bridge
 from bridge.analyze.draw.dialects.average_rows import DeviceType
@@ -135,7 +135,7 @@ def around_other_threads(attributed):
     return found
 
 
-REPORTS = [f"kineto/{name}.pt.trace.json.gz" for name in plain.SOME] + [
+REPORTS = [f"kineto/{name}.pt.trace.json.gz" for name in kineto.SOME] + [
     f"nsys/{name}.sqlite" for name in
     ("pytorch-backward", "pytorch-2gpu-window", "mnist-training", "nvfuser", "two-processes", "torch-compile-graphs", "no-kernels-api")
 ]  # fmt: skip
@@ -220,7 +220,7 @@ def test_a_stored_run_has_the_same_rows(corpus, folder):
     from bridge.report import join
     from bridge.store.loading import load
 
-    path = plain.path(corpus, "sampled-rank0")
+    path = kineto.path(corpus, "sampled-rank0")
     done("import", path)
     again = join(load(folder / "bridge.db"))
     for how in ({}, {"group_by_input_shape": True}):

@@ -7,23 +7,10 @@ import json
 
 import made
 import pytest
-from command import assert_refused, bridge
+from command import assert_refused, bridge, refused
 from read_once import reading_once
 
 from bridge import importers
-
-
-def refused(path, *words):
-    with pytest.raises(importers.ReportError) as caught:
-        importers.load(path)
-    message = str(caught.value)
-    assert path.name in message
-    assert "\n" not in message
-    assert len(message) < 300
-    for word in words:
-        assert word in message
-    return message
-
 
 GOOD = json.dumps(made.trace(made.small())).encode()
 BAD = {

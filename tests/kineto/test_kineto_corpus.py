@@ -7,9 +7,9 @@ from collections import Counter
 from contextlib import closing
 
 import numpy as np
-import plain
 import pytest
 from real_parts import NIGHT
+from witness import kineto
 
 import bridge
 from bridge.importers.kineto.device import short_name
@@ -22,15 +22,15 @@ def traces(corpus):
 
     def trace(name):
         if name not in loaded:
-            file = plain.path(corpus, name)
-            loaded[name] = bridge.load(file), plain.events(file)
+            file = kineto.path(corpus, name)
+            loaded[name] = bridge.load(file), kineto.events(file)
         return loaded[name]
 
     return trace
 
 
 # On changes without one of two that differ in the number of workers that loaded data.
-HERE = [name for name in plain.NAMES if NIGHT or name != "resnet50-workers4"]
+HERE = [name for name in kineto.NAMES if NIGHT or name != "resnet50-workers4"]
 every = pytest.mark.parametrize("name", HERE)
 
 
@@ -43,7 +43,7 @@ def figures(table) -> dict[str, tuple[int, int, int, int]]:
 @every
 def test_kernels_per_name(name, traces):
     joined, events = traces(name)
-    expected = plain.totals(plain.of(events, plain.KERNELS))
+    expected = kineto.totals(kineto.of(events, kineto.KERNELS))
     assert figures(joined.by("kernel", kernel_names="demangled")) == expected
     short = Counter()
     for kernel, (count, *_) in expected.items():
@@ -56,13 +56,13 @@ def test_kernels_per_name(name, traces):
 def test_copies_and_fills(name, traces):
     joined, events = traces(name)
     table = joined.by("memcpy")
-    found = plain.of(events, plain.COPIES + plain.FILLS)
+    found = kineto.of(events, kineto.COPIES + kineto.FILLS)
     assert table["count"].sum() == len(found)
-    assert table["total_ns"].sum() == sum(plain.ns(e["dur"]) for e in found)
+    assert table["total_ns"].sum() == sum(kineto.ns(e["dur"]) for e in found)
     assert table["bytes"].sum() == sum(e["args"]["bytes"] for e in found)
-    fills = plain.of(events, plain.FILLS)
+    fills = kineto.of(events, kineto.FILLS)
     assert table.loc[table["operation"] == "[CUDA memset]", "count"].sum() == len(fills)
-    ways = Counter(e["name"].split()[1] for e in plain.of(events, plain.COPIES))
+    ways = Counter(e["name"].split()[1] for e in kineto.of(events, kineto.COPIES))
     for way, label in (("HtoD", "Host-to-Device"), ("DtoD", "Device-to-Device")):
         rows = table["operation"] == f"[CUDA memcpy {label}]"
         assert table.loc[rows, "count"].sum() == ways[way]
@@ -74,12 +74,12 @@ def test_events_are_where_and_when_they_were(name, traces):
     joined, events = traces(name)
     report = joined.capture
     first = report.facts[0].epoch_ns
-    for table, categories in (("ranges", plain.RANGES), ("launches", plain.CALLS)):
-        found, frame = plain.of(events, categories), getattr(report, table)
+    for table, categories in (("ranges", kineto.RANGES), ("launches", kineto.CALLS)):
+        found, frame = kineto.of(events, categories), getattr(report, table)
         assert len(frame) == len(found) > 0
-        assert (frame["start"] + first).tolist() == [plain.ns(e["ts"]) for e in found]
+        assert (frame["start"] + first).tolist() == [kineto.ns(e["ts"]) for e in found]
         lengths = (frame["end"] - frame["start"]).tolist()
-        assert lengths == [plain.ns(e["dur"]) for e in found]
+        assert lengths == [kineto.ns(e["dur"]) for e in found]
         assert (frame["process"] // 2**24).tolist() == [e["pid"] for e in found]
         assert frame["name"].astype(object).tolist() == [e["name"] for e in found]
         numbers: dict[int, str] = {}  # a thread has one number, and a number one thread
@@ -87,7 +87,7 @@ def test_events_are_where_and_when_they_were(name, traces):
             assert numbers.setdefault(number, str(event["tid"])) == str(event["tid"])
             assert number == int(event["tid"]) or not 0 <= int(event["tid"]) < 1 << 24
         assert len(set(numbers.values())) == len(numbers)
-    kernels = plain.of(events, plain.KERNELS)
+    kernels = kineto.of(events, kineto.KERNELS)
     ran = report.activities[report.activities["kind"] == "kernel"]
     for column, key in (("device", "device"), ("stream", "stream"), ("correlation", "correlation"),
                         ("registers", "registers per thread"), ("shared_dynamic", "shared memory")):  # fmt: skip
@@ -102,7 +102,7 @@ def test_events_are_where_and_when_they_were(name, traces):
 @every
 def test_device_times_per_op_are_those_of_containment(name, traces):
     joined, events = traces(name)
-    kernels, own, total = plain.device_times(events)
+    kernels, own, total = kineto.device_times(events)
     table = joined.by("op").set_index("op")
     for column, expected in (("kernels", kernels), ("gpu_self_ns", own), ("gpu_total_ns", total)):
         found = {op: value for op, value in table[column].items() if value}
@@ -110,16 +110,18 @@ def test_device_times_per_op_are_those_of_containment(name, traces):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in plain.WITH_IDS if name in HERE])
+@pytest.mark.parametrize("name", [name for name in kineto.WITH_IDS if name in HERE])
 def test_ops_of_kernels_are_those_of_the_profilers_own_ids(name, traces):
     joined, events = traces(name)
-    op = {plain.external(e): e["name"] for e in plain.of(events, plain.RANGES)}
-    called = {e["args"]["correlation"] for e in plain.of(events, plain.CALLS)}
-    work = [e for of in (plain.KERNELS, plain.COPIES, plain.FILLS) for e in plain.of(events, of)]
+    op = {kineto.external(e): e["name"] for e in kineto.of(events, kineto.RANGES)}
+    called = {e["args"]["correlation"] for e in kineto.of(events, kineto.CALLS)}
+    work = [
+        e for of in (kineto.KERNELS, kineto.COPIES, kineto.FILLS) for e in kineto.of(events, of)
+    ]
     found = joined.op_kernels
     checked = Counter()
     for event, ours, reason in zip(work, found["op"].astype(object), found["reason"], strict=True):
-        id_ = plain.external(event)
+        id_ = kineto.external(event)
         if event["args"]["correlation"] not in called:
             assert reason == "no_launch"
         elif id_ == 0:
@@ -143,7 +145,7 @@ def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(trace
     found = Counter()
     for event in (e for e in events if e.get("cat") == "fwdbwd" and e["ph"] == "s"):
         forward, backward = (
-            row[e["tid"], plain.ns(e["ts"]) - joined.capture.facts[0].epoch_ns]
+            row[e["tid"], kineto.ns(e["ts"]) - joined.capture.facts[0].epoch_ns]
             for e in (event, ends[event["id"]])
         )
         called_so = "## backward ##" in path[tuple(where[forward])]
@@ -155,7 +157,7 @@ def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(trace
 def test_shapes_and_types_of_inputs(traces):
     joined, events = traces("sampled-rank0")
     table = joined.by("range", arguments=True).sort_values("start_ns", kind="stable")
-    found = [e for e in plain.of(events, plain.RANGES) if "Input Dims" in e["args"]]
+    found = [e for e in kineto.of(events, kineto.RANGES) if "Input Dims" in e["args"]]
     shapes = Counter(str(e["args"]["Input Dims"]) for e in found if e["cat"] == "cpu_op")
     assert Counter(table["sizes"][table["sizes"] != ""]) == shapes
     types = Counter(str(e["args"]["Input type"]) for e in found if any(e["args"]["Input type"]))
@@ -174,7 +176,7 @@ def test_what_a_trace_says_of_its_gpu_and_its_run(traces):
 
 def test_waits_are_those_of_the_device(traces):
     joined, events = traces("alexnet")
-    syncs = plain.of(events, ("cuda_sync",))
+    syncs = kineto.of(events, ("cuda_sync",))
     waits = joined.capture.waits
     kinds = {"Stream Sync": "stream", "Context Sync": "context", "Stream Wait Event": "stream_wait",
              "Event Sync": "event"}  # fmt: skip
@@ -184,7 +186,7 @@ def test_waits_are_those_of_the_device(traces):
     streams = [e["args"]["stream"] for e in syncs]
     assert waits["stream"].tolist() == [-1 if s == 2**32 - 1 else s for s in streams]
     assert waits["event"].tolist() == [e["args"].get("wait_on_cuda_event_id", -1) for e in syncs]
-    assert joined.by("wait")["total_ns"].sum() == sum(plain.ns(e["dur"]) for e in syncs)
+    assert joined.by("wait")["total_ns"].sum() == sum(kineto.ns(e["dur"]) for e in syncs)
 
 
 # The kernels of each trace whose GPU is described, and how many of these Kineto gives no blocks: it assumes
@@ -210,7 +212,7 @@ def test_estimates_of_occupancy_are_kinetos(name, traces):
     columns = (found.blocks_per_sm, found.warps_per_sm, found.percent)
     without_blocks = 0
     for event, blocks, warps, percent in zip(
-        plain.of(events, plain.KERNELS), *(c[kernels] for c in columns), strict=True
+        kineto.of(events, kineto.KERNELS), *(c[kernels] for c in columns), strict=True
     ):
         args = event["args"]
         assert blocks == pytest.approx(float(args["blocks per SM"]), rel=1e-5)

@@ -6,10 +6,10 @@ import json
 import random
 
 import made
-import plain
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from witness import kineto
 
 import bridge
 from bridge import importers
@@ -59,8 +59,8 @@ def fill(_name, ts, dur, correlation):
 @given(events())
 def test_every_figure_is_that_of_its_definition(tmp_path, found):
     path = made.write(tmp_path / "t.json", made.trace(found))
-    joined, read = bridge.load(path), plain.events(path)
-    kernels, own, total = plain.device_times(read)
+    joined, read = bridge.load(path), kineto.events(path)
+    kernels, own, total = kineto.device_times(read)
     table = joined.by("op").set_index("op")
     for column, expected in (("kernels", kernels), ("gpu_self_ns", own), ("gpu_total_ns", total)):
         assert {op: n for op, n in table[column].items() if n} == {op: n for op, n in expected.items() if n}  # fmt: skip
@@ -68,10 +68,10 @@ def test_every_figure_is_that_of_its_definition(tmp_path, found):
     assert {
         key: tuple(rest)
         for key, *rest in zip(*(by_kernel[c] for c in ("kernel", "count", "total_ns", "min_ns", "max_ns")), strict=True)
-    } == plain.totals(plain.of(read, plain.KERNELS))  # fmt: skip
-    work = plain.of(read, plain.KERNELS + plain.COPIES + plain.FILLS)
+    } == kineto.totals(kineto.of(read, kineto.KERNELS))  # fmt: skip
+    work = kineto.of(read, kineto.KERNELS + kineto.COPIES + kineto.FILLS)
     assert len(joined.op_kernels) == len(joined.capture.activities) == len(work)
-    assert joined.totals["gpu_ns"] == sum(plain.ns(e["dur"]) for e in work)
+    assert joined.totals["gpu_ns"] == sum(kineto.ns(e["dur"]) for e in work)
 
 
 @pytest.mark.slow
@@ -79,8 +79,8 @@ def test_every_figure_is_that_of_its_definition(tmp_path, found):
 @given(events(), st.randoms(use_true_random=False))
 def test_the_order_of_what_runs_on_devices_and_of_calls_is_of_no_matter(tmp_path, found, chance):
     tables = []
-    host = [e for e in found if e["cat"] in plain.RANGES]
-    rest = [e for e in found if e["cat"] not in plain.RANGES]
+    host = [e for e in found if e["cat"] in kineto.RANGES]
+    rest = [e for e in found if e["cat"] not in kineto.RANGES]
     for _ in range(2):
         path = made.write(tmp_path / "t.json", made.trace([*host, *rest]))
         joined = bridge.load(path)

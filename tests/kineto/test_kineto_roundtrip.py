@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import made
-import plain
 import pytest
 from command import bridge as run
 from command import done
 from read_once import reading_once
 from real_parts import NIGHT
+from witness import kineto
 
 import bridge
 from bridge.importers import frames
@@ -80,7 +80,7 @@ def test_graphs_recorded_as_a_whole_are_graphs_again(again):
 
 @pytest.mark.parametrize("name", ["alexnet", "sampled-rank0", "gpu-user-annotation"])
 def test_a_run_of_the_store_says_what_the_trace_says(name, corpus, folder):
-    path = plain.path(corpus, name)
+    path = kineto.path(corpus, name)
     with reading_once():
         done("import", path)
         for view in (
@@ -100,7 +100,7 @@ def test_a_run_of_the_store_says_what_the_trace_says(name, corpus, folder):
 
 @pytest.mark.parametrize(("name", "number"), [("alexnet", "#50"), ("sampled-rank0", "#50")])
 def test_every_command_takes_a_trace(name, number, corpus, folder):
-    path = plain.path(corpus, name)
+    path = kineto.path(corpus, name)
     with reading_once():
         for words in (["trace", "-o", "t.json.gz"], ["trace", "-o", "t.pftrace"], ["html", "-o", "t.html"], ["flame", "-o", "t.txt"]):  # fmt: skip
             done(words[0], path, *words[1:])

@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 from hypothesis import strategies as st
 from join.programs import Program, elsewhere, instants, programs, report_of, threads
+from witness.memory import Event, Replay
 
 from bridge.analyze.cost.memory import MemoryUsage
 from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.join.attributed import AttributedCapture
-from memory.brute import Event, Replay
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,6 @@ from bridge.analyze.cost.memory.categories import CATEGORIES, Categories
 from bridge.importers import frames
 
 DATA = Path(__file__).parent / "data"
-TRAINING = DATA / "training.pt.trace.json.gz"
-
-
-@pytest.fixture(scope="module")
-def held() -> MemoryUsage:
-    return MemoryUsage.of(bridge.load(TRAINING).attributed)
 
 
 def sorted_by_torch(held: MemoryUsage) -> dict[int, str]:

@@ -7,8 +7,9 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from hypothesis import given
-from join.brute import Call, Range
 from join.programs import Program
+from witness.attribution import Call, Range
+from witness.memory import Event
 
 from bridge.analyze.cost.memory import (
     alive_at_peak,
@@ -19,7 +20,6 @@ from bridge.analyze.cost.memory import (
     summary,
 )
 from bridge.importers.frames import MEMORY_KINDS
-from memory.brute import Event
 from memory.histories import History, histories
 
 PID = 24
@@ -37,18 +37,18 @@ def places(table):
 
 
 def running_totals_ops_and_sizes(history):
-    held, brute = history.held, history.replay
+    held, replay = history.held, history.replay
     table = by_event(held)
-    assert held.events.row.tolist() == brute.order
-    assert table["used_bytes"].tolist() == [brute.used[row] for row in brute.order]
-    assert table["reserved_bytes"].tolist() == [brute.reserved[row] for row in brute.order]
-    assert table["bytes"].tolist() == [brute.size[row] for row in brute.order]
-    assert table["op"].tolist() == [brute.op(row) for row in brute.order]
-    assert places(table) == [place(brute.group[row]) for row in brute.order]
+    assert held.events.row.tolist() == replay.order
+    assert table["used_bytes"].tolist() == [replay.used[row] for row in replay.order]
+    assert table["reserved_bytes"].tolist() == [replay.reserved[row] for row in replay.order]
+    assert table["bytes"].tolist() == [replay.size[row] for row in replay.order]
+    assert table["op"].tolist() == [replay.op(row) for row in replay.order]
+    assert places(table) == [place(replay.group[row]) for row in replay.order]
 
 
 def every_allocation_lives_as_long_as_the_replay_says(history):
-    table, brute = by_allocation(history.held), history.replay
+    table, replay = by_allocation(history.held), history.replay
     began = history.capture.began
 
     def time(row):
@@ -61,10 +61,10 @@ def every_allocation_lives_as_long_as_the_replay_says(history):
             time(life.first),
             time(life.end),
             life.state,
-            "(before the capture)" if life.first is None else brute.op(life.first),
-            brute.op(life.end) if life.state in {"released", "before the capture"} else "",
+            "(before the capture)" if life.first is None else replay.op(life.first),
+            replay.op(life.end) if life.state in {"released", "before the capture"} else "",
         )
-        for life in brute.lives
+        for life in replay.lives
     )
     columns = ("bytes", "start_ns", "end_ns", "state", "op", "released_by")
     assert (
@@ -73,34 +73,34 @@ def every_allocation_lives_as_long_as_the_replay_says(history):
 
 
 def peaks_and_what_is_alive_then(history):
-    held, brute = history.held, history.replay
+    held, replay = history.held, history.replay
     table, alive = summary(held), alive_at_peak(held)
     for row, of in zip(table.to_dict("records"), places(table), strict=True):
-        rows = [r for r in brute.order if place(brute.group[r]) == of]
-        group = brute.group[rows[0]]
-        top = max(brute.used[r] for r in rows)
-        assert row["peak_bytes"] == max(top, brute.base[group])
-        assert row["before_bytes"] == brute.base[group]
-        before = [life for life in brute.lives if life.group == group and life.first is None]
-        stays = [life for life in brute.lives if life.group == group and life.end is None]
+        rows = [r for r in replay.order if place(replay.group[r]) == of]
+        group = replay.group[rows[0]]
+        top = max(replay.used[r] for r in rows)
+        assert row["peak_bytes"] == max(top, replay.base[group])
+        assert row["before_bytes"] == replay.base[group]
+        before = [life for life in replay.lives if life.group == group and life.first is None]
+        stays = [life for life in replay.lives if life.group == group and life.end is None]
         known = sum(life.bytes for life in stays) - sum(life.bytes for life in before)
-        assert row["end_bytes"] == brute.base[group] + known
-        at = next(r for r in rows if brute.used[r] == top)
-        if top > brute.base[group]:
+        assert row["end_bytes"] == replay.base[group] + known
+        at = next(r for r in rows if replay.used[r] == top)
+        if top > replay.base[group]:
             assert (row["peak_op"], row["peak_ns"]) == (
-                brute.op(at),
+                replay.op(at),
                 history.events[at].time - history.capture.began,
             )
         else:
             assert row["peak_ns"] == -1
-        assert row["peak_reserved_bytes"] == max(brute.reserved[r] for r in rows)
-        place_of = {r: nth for nth, r in enumerate(brute.order)}
+        assert row["peak_reserved_bytes"] == max(replay.reserved[r] for r in rows)
+        place_of = {r: nth for nth, r in enumerate(replay.order)}
         living = defaultdict(int)
-        for life in brute.lives:
+        for life in replay.lives:
             if life.first is None or life.group != group or place_of[life.first] > place_of[at]:
                 continue
             if life.end is None or place_of[life.end] > place_of[at]:
-                living[brute.op(life.first)] += life.bytes
+                living[replay.op(life.first)] += life.bytes
         rest = top - sum(living.values())
         if rest:
             living["(before the capture)"] += rest
@@ -111,20 +111,20 @@ def peaks_and_what_is_alive_then(history):
 
 
 def ops_self_total_and_rise(history):
-    table, brute = by_op(history.held), history.replay
+    table, replay = by_op(history.held), history.replay
     own, total, rise = (defaultdict(lambda: [0, 0]), defaultdict(lambda: [0, 0]), defaultdict(int))
     for row, event in enumerate(history.events):
-        kind = MEMORY_KINDS[brute.group[row][3]]
-        own[brute.op(row), kind][event.is_release] += brute.size[row]
-        stack = brute.stack(row)
-        for op in {brute.ranges[r].op for r in stack} or {"(no op)"}:
-            total[op, kind][event.is_release] += brute.size[row]
+        kind = MEMORY_KINDS[replay.group[row][3]]
+        own[replay.op(row), kind][event.is_release] += replay.size[row]
+        stack = replay.stack(row)
+        for op in {replay.ranges[r].op for r in stack} or {"(no op)"}:
+            total[op, kind][event.is_release] += replay.size[row]
         for r in stack:
-            key = brute.ranges[r].op, kind
-            rise[key] = max(rise[key], brute.rise(brute.ranges[r], brute.group[row]))
+            key = replay.ranges[r].op, kind
+            rise[key] = max(rise[key], replay.rise(replay.ranges[r], replay.group[row]))
     workspace = defaultdict(int)
-    for (r, group), most in brute.workspaces().items():
-        key = brute.ranges[r].op, MEMORY_KINDS[group[3]]
+    for (r, group), most in replay.workspaces().items():
+        key = replay.ranges[r].op, MEMORY_KINDS[group[3]]
         workspace[key] = max(workspace[key], most)
     assert len(table) == len(total)
     for row in table.to_dict("records"):
@@ -148,7 +148,7 @@ def ops_add_up_to_the_whole(history):
 
 
 def steps_and_what_outlives_them(history):
-    held, brute = history.held, history.replay
+    held, replay = history.held, history.replay
     steps, table = held.attributed.iterations, by_step(held, 1)
     ends = {}
     for nth in range(len(steps)):
@@ -156,18 +156,18 @@ def steps_and_what_outlives_them(history):
         ends.setdefault(home, []).append(
             (int(steps.start[nth]), int(steps.end[nth]), int(steps.number[nth]))
         )
-    step_of = dict(zip(brute.order, held.events.step.tolist(), strict=True))
+    step_of = dict(zip(replay.order, held.events.step.tolist(), strict=True))
     for row, of in zip(table.to_dict("records"), places(table) if len(table) else [], strict=True):
-        group = next(g for g in brute.group.values() if place(g) == of)
+        group = next(g for g in replay.group.values() if place(g) == of)
         nth = next(
             n for n in range(len(steps))
             if (steps.report[n], steps.process[n], steps.number[n]) == (*group[:2], row["step"])
         )  # fmt: skip
-        inside = [r for r in brute.order if step_of[r] == nth and brute.group[r] == group]
-        given = [life for life in brute.lives if life.group == group and life.first in inside]
+        inside = [r for r in replay.order if step_of[r] == nth and replay.group[r] == group]
+        given = [life for life in replay.lives if life.group == group and life.first in inside]
         assert row["allocated_bytes"] == sum(life.bytes for life in given)
         assert row["released_bytes"] == sum(
-            brute.size[r] for r in inside if history.events[r].is_release
+            replay.size[r] for r in inside if history.events[r].is_release
         )
         until = [s for s in ends[group[:2]] if s[0] >= steps.start[nth]]
 

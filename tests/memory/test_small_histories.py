@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from join.brute import Range
 from join.programs import Program, op_of
+from witness.attribution import Range
+from witness.memory import Event
 
 from bridge.analyze.cost.memory import by_category, by_op
 from bridge.analyze.cost.memory import flow as flows
@@ -14,7 +15,6 @@ from bridge.analyze.draw.timeline.host import memory_curves
 from bridge.analyze.draw.tracks import Tracks
 from bridge.render.memory_plots import PALETTE
 from bridge.report import Report
-from memory.brute import Event
 from memory.histories import History
 
 PROCESS = 7 << 24

@@ -30,11 +30,6 @@ TRAINING = Path(__file__).parent / "data" / "training.pt.trace.json.gz"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.fixture(scope="module")
-def held() -> MemoryUsage:
-    return MemoryUsage.of(bridge.load(TRAINING).attributed)
-
-
 def plain_levels(held, found, group) -> list[list[int]]:
     """Go from event to event, a bag of bytes per category."""
     bag = [0] * len(CATEGORIES)

@@ -7,7 +7,7 @@ import sys
 
 import pandas as pd
 import pytest
-from command import assert_misused, assert_refused, bridge
+from command import assert_misused, assert_refused, bridge, refused
 from made_ncu import kernel, raw
 from made_reports import small
 
@@ -15,18 +15,6 @@ from bridge import importers
 from bridge.importers import ReportError
 
 HEAD = raw([])
-
-
-def refused(path, *words):
-    with pytest.raises(importers.ReportError) as caught:
-        importers.load(path)
-    message = str(caught.value)
-    assert path.name in message
-    assert "\n" not in message
-    assert len(message) < 300
-    for word in words:
-        assert word in message
-    return message
 
 
 @pytest.mark.parametrize(
@@ -134,14 +122,14 @@ def test_an_ncu_that_prints_no_table(corpus, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def made(folder):
+def two_exports(folder):
     (folder / "x.csv").write_text(raw([kernel("k", pushed=["op"])]), encoding="utf-8")
     (folder / "y.csv").write_text(raw([kernel("k")]), encoding="utf-8")
     return folder
 
 
 @pytest.mark.parametrize("by", ["step", "gap", "idle", "range", "device", "launch", "wait"])
-def test_tables_that_need_a_timeline(made, by):
+def test_tables_that_need_a_timeline(two_exports, by):
     assert_misused(bridge("report", "x.csv", "--by", by), "no timeline")
 
 
@@ -156,12 +144,12 @@ def test_tables_that_need_a_timeline(made, by):
         (["--ncu", "y.csv"], ["--ncu goes with a report that has a timeline"]),
     ],
 )
-def test_options_that_do_not_go(made, options, words):
+def test_options_that_do_not_go(two_exports, options, words):
     assert_misused(bridge("report", "x.csv", *options), *words)
 
 
 @pytest.mark.slow
-def test_reports_of_two_kinds(made, corpus):
+def test_reports_of_two_kinds(two_exports, corpus):
     nsys = next(corpus.rglob("*.sqlite"))
     assert_refused(bridge("report", "x.csv", str(nsys)), "--ncu")
     assert_refused(bridge("report", str(nsys), "--ncu", str(nsys)), "no report of Nsight Compute")
@@ -170,9 +158,9 @@ def test_reports_of_two_kinds(made, corpus):
     )
 
 
-def test_one_of_a_kind_beside_one_with_a_timeline_is_refused(made):
+def test_one_of_a_kind_beside_one_with_a_timeline_is_refused(two_exports):
     """Its kernels would be counted twice; that several of either kind are taken stands elsewhere."""
-    small(made / "a.sqlite")
+    small(two_exports / "a.sqlite")
     for order in (("x.csv", "a.sqlite"), ("a.sqlite", "x.csv")):
         with pytest.raises(
             ReportError, match=r"^x\.csv: Nsight Compute's, the other reports are not; .* --ncu"

@@ -242,13 +242,6 @@ def test_tensor_cores_that_nobody_counted_leave_flops_unknown(corpus, name):
 # -- of calls
 
 
-@pytest.fixture
-def made(folder):
-    counters.timeline(folder / "t.sqlite")
-    counters.counters(folder / "c.csv", steps=2)
-    return folder
-
-
 def columns(*words, by="op"):
     shown = "calls,flop,moved_bytes,flop_once,uncounted,formula"
     said = done("report", *words, "--by", by, "--columns", shown, "--format", "json")
@@ -259,7 +252,7 @@ FLOPS = {"op_gemm": 40 * (1 + 3 + 4 + 6), "op_add": 40 * (2 + 5)}
 
 
 @pytest.mark.slow
-def test_measured_comes_first_and_counts_once(made):
+def test_measured_comes_first_and_counts_once(counted_twice):
     rows = columns("t.sqlite", "--ncu", "c.csv")
     assert {op: rows[op]["flop"] for op in FLOPS} == FLOPS
     assert {row["formula"] for row in rows.values()} == {"measured"}
@@ -285,13 +278,15 @@ def test_measured_comes_first_and_counts_once(made):
 
 
 @pytest.mark.slow
-def test_a_call_with_a_kernel_that_was_not_measured_is_not(made):
+def test_a_call_with_a_kernel_that_was_not_measured_is_not(counted_twice):
     """Of step 1 and what is in it nothing was measured by call; another kernel of the path says as much."""
-    counters.counters(made / "one.csv", steps=1)
+    counters.counters(counted_twice / "one.csv", steps=1)
     rows = columns("t.sqlite", "--ncu", "one.csv")
     assert rows["op_gemm"]["flop"] == 2 * 40 * (1 + 3) + 40 * (3 - 1)  # by path the last one counts
-    text = (made / "one.csv").read_text().replace("(16, 1, 1)", "(17, 1, 1)")  # add: by name alone
-    (made / "other.csv").write_text(text)
+    text = (
+        (counted_twice / "one.csv").read_text().replace("(16, 1, 1)", "(17, 1, 1)")
+    )  # add: by name alone
+    (counted_twice / "other.csv").write_text(text)
     rows = columns("t.sqlite", "--ncu", "other.csv")
     assert rows["op_add"]["flop"] == -1
     assert rows["op_add"]["formula"] == "no formula"
@@ -333,14 +328,14 @@ def test_recorded_and_computed_figures_come_after(folder):
 
 
 @pytest.mark.slow
-def test_the_roofline_is_of_what_was_measured(made):
-    joined = bridge.load(made / "t.sqlite")
+def test_the_roofline_is_of_what_was_measured(counted_twice):
+    joined = bridge.load(counted_twice / "t.sqlite")
     assert roofline(joined.attributed, Names()) is None
     done("import", "-q", "t.sqlite", "--ncu", "c.csv")
     from bridge import store
     from bridge.report import join
 
-    joined = join(store.load(made / "bridge.db"))
+    joined = join(store.load(counted_twice / "bridge.db"))
     names = Names()
     found = roofline(joined.attributed, names, Costs(peak_tflops=1.0, peak_gbs=2.0))
     points = {
@@ -358,6 +353,6 @@ def test_the_roofline_is_of_what_was_measured(made):
     assert roofline(joined.attributed, Names(), Costs("torch")) is None
 
 
-def test_ncu_goes_with_the_roofline_alone(made):
+def test_ncu_goes_with_the_roofline_alone(counted_twice):
     words = ["plot", "t.sqlite", "--ncu", "c.csv", "-o", "x.svg", "--kind", "breakdown"]
     assert_misused(run(*words), "--ncu goes with --kind roofline")

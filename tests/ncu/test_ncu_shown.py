@@ -15,11 +15,10 @@ from bridge.analyze.cost.metrics.values import HEADLINES
 
 
 @pytest.fixture
-def made(folder):
-    counters.timeline(folder / "t.sqlite")
-    counters.counters(folder / "c.csv", steps=2)
-    counters.advised(folder / "rules.csv")
-    return folder
+def advised(counted_twice):
+    """Give that folder with rules.csv, what Nsight Compute advises."""
+    counters.advised(counted_twice / "rules.csv")
+    return counted_twice
 
 
 def args_of_kernels(path):
@@ -28,9 +27,9 @@ def args_of_kernels(path):
 
 
 @pytest.mark.slow
-def test_kernels_of_a_trace_have_what_was_measured(made):
+def test_kernels_of_a_trace_have_what_was_measured(advised):
     done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.json")
-    found = args_of_kernels(made / "x.json")
+    found = args_of_kernels(advised / "x.json")
     assert len(found) == 6
     for nth, args in enumerate(found):
         assert args["occupancy (%)"] == 10.25 + nth
@@ -43,24 +42,24 @@ def test_kernels_of_a_trace_have_what_was_measured(made):
 
 
 @pytest.mark.slow
-def test_kernels_without_metrics_have_none(made):
-    text = (made / "c.csv").read_text().replace("void add(", "void other(")
-    (made / "c.csv").write_text(text)
+def test_kernels_without_metrics_have_none(advised):
+    text = (advised / "c.csv").read_text().replace("void add(", "void other(")
+    (advised / "c.csv").write_text(text)
     done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.json")
-    for args in args_of_kernels(made / "x.json"):
+    for args in args_of_kernels(advised / "x.json"):
         assert ("occupancy (%)" in args) == ("match" in args) == (args["op"] != "op_add")
     done("trace", "t.sqlite", "-o", "y.json")
-    assert not any("occupancy (%)" in args for args in args_of_kernels(made / "y.json"))
+    assert not any("occupancy (%)" in args for args in args_of_kernels(advised / "y.json"))
 
 
 @pytest.mark.slow
-def test_perfetto_reads_them_as_numbers(made, trace_processor):
+def test_perfetto_reads_them_as_numbers(advised, trace_processor):
     done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.pftrace")
     sql = (
         "SELECT s.name, a.display_value AS shown, a.value_type AS type FROM slice s JOIN args a USING (arg_set_id)"
         " WHERE a.key = 'debug.{}' ORDER BY s.ts"
     )
-    processor = trace_processor(made / "x.pftrace")
+    processor = trace_processor(advised / "x.pftrace")
     rows = processor.query(sql.format("occupancy (%)"))
     assert [(row[0], float(row[1]), row[2]) for row in rows] == [
         (counters.OPS[nth % 3][0], 10.25 + nth, "real") for nth in range(6)
@@ -68,14 +67,14 @@ def test_perfetto_reads_them_as_numbers(made, trace_processor):
 
 
 @pytest.mark.slow
-def test_points_of_the_page(made):
+def test_points_of_the_page(advised):
     done("html", "t.sqlite", "--ncu", "c.csv", "-o", "x.html")
-    text = (made / "x.html").read_text()
+    text = (advised / "x.html").read_text()
     assert '"level":["DRAM","L2","L1","DRAM","L2","L1"]' in text.replace(" ", "")
     assert_misused(
         run("html", "t.sqlite", "t.sqlite", "--ncu", "c.csv", "-o", "y.html"), "--ncu goes with one"
     )
-    (made / "x.json").touch()
+    (advised / "x.json").touch()
     assert_misused(run("view", "x.json", "--ncu", "c.csv"), "--ncu goes with a report")
 
 
@@ -87,7 +86,7 @@ def advice(*words):
 
 
 @pytest.mark.slow
-def test_rules_are_advice_of_nsight_compute(made):
+def test_rules_are_advice_of_nsight_compute(advised):
     """An estimate of half of each kernel; one of a unit alone saves nothing of itself."""
     [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
     assert one["text"].startswith("rule LaunchConfiguration applies to kernels: 6")
@@ -102,7 +101,7 @@ def test_rules_are_advice_of_nsight_compute(made):
 
 
 @pytest.mark.slow
-def test_of_the_counters_alone_it_is_a_share_of_kernel_time(made):
+def test_of_the_counters_alone_it_is_a_share_of_kernel_time(advised):
     said = advice("rules.csv")
     [one] = said["advice"]
     assert (said["wall_ns"], one["ceiling_ns"], one["share"]) == (9_000, 4_500, 0.5)
@@ -113,15 +112,15 @@ def test_of_the_counters_alone_it_is_a_share_of_kernel_time(made):
 
 
 @pytest.mark.slow
-def test_another_grid_has_other_trouble(made):
-    text = (made / "rules.csv").read_text().replace("(16, 1, 1)", "(17, 1, 1)")
-    (made / "rules.csv").write_text(text)
+def test_another_grid_has_other_trouble(advised):
+    text = (advised / "rules.csv").read_text().replace("(16, 1, 1)", "(17, 1, 1)")
+    (advised / "rules.csv").write_text(text)
     [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
     assert one["figures"]["kernels"] == 4
 
 
 @pytest.mark.slow
-def test_without_rules_it_says_what_records_them(made):
+def test_without_rules_it_says_what_records_them(advised):
     [left] = advice("t.sqlite", "--ncu", "c.csv")["not_judged"]
     assert left["missing"] == "rules of Nsight Compute"
     assert "ncu --set full" in left["record"]

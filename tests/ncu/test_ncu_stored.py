@@ -30,7 +30,7 @@ FILES = (
 
 
 @pytest.fixture
-def made(folder):
+def given(folder):
     return written(folder)
 
 
@@ -126,7 +126,7 @@ def test_a_run_gives_what_its_files_give(stored, words, monkeypatch):
     assert said() != said("t.sqlite")
 
 
-def test_a_report_of_ncu_alone_keeps_its_metrics(made):
+def test_a_report_of_ncu_alone_keeps_its_metrics(given):
     done("import", "-q", "c.csv")
     words = ["report", "--by", "op-kernel", "--metrics", "occupancy,dram_bytes", "--format", "json"]
     assert done(*words) == done(words[0], "c.csv", *words[1:])
@@ -134,7 +134,7 @@ def test_a_report_of_ncu_alone_keeps_its_metrics(made):
     assert "Nsight Compute (raw page)" in done("runs", "show", "1")
 
 
-def test_what_was_matched_is_part_of_what_a_run_is_known_by(made):
+def test_what_was_matched_is_part_of_what_a_run_is_known_by(given):
     done("import", "-q", "t.sqlite")
     done("import", "-q", "t.sqlite", "--ncu", "c.csv")
     done("import", "-q", "t.sqlite", "--ncu", "c.csv", "--ncu", "rules.csv")
@@ -148,20 +148,20 @@ def test_what_was_matched_is_part_of_what_a_run_is_known_by(made):
     assert_refused(run("diff", "t.sqlite"), "no run of another report to compare with")
 
 
-def test_numbers_say_how_many_were_matched(made):
+def test_numbers_say_how_many_were_matched(given):
     assert (
         "c.csv: metrics of 6 of 6 kernels: 3 by call, 3 by path"
         in run("import", "-q", "t.sqlite", "--ncu", "c.csv").stderr
     )
 
 
-def test_ncu_beside_ncu_is_misused(made):
+def test_ncu_beside_ncu_is_misused(given):
     assert_misused(run("import", "c.csv", "--ncu", "c.csv"), "--ncu goes with a report that has")
     assert_refused(run("import", "t.sqlite", "--ncu", "t.sqlite"), "no report of Nsight Compute")
-    assert "bridge.db" not in inside(made)
+    assert "bridge.db" not in inside(given)
 
 
-def test_views_for_people(made):
+def test_views_for_people(given):
     done("import", "-q", "t.sqlite", "--ncu", "rules.csv", "--ncu", "c.csv")
     sql = (
         "SELECT kernel, op, metric, value, text, unit, match, duration_ns FROM kernel_metrics"
@@ -188,17 +188,17 @@ def test_views_for_people(made):
     ]
 
 
-def test_a_removed_run_takes_its_metrics_along(made):
+def test_a_removed_run_takes_its_metrics_along(given):
     done("import", "-q", "t.sqlite", "--ncu", "rules.csv")
     done("import", "-q", "c.csv")
-    kept = store.load(made / "bridge.db", 2).metrics
+    kept = store.load(given / "bridge.db", 2).metrics
     done("runs", "rm", "1")
     for table in ("metrics", "metric_rules", "measured"):
         assert {owner for (owner,) in ask("bridge.db", f"SELECT run FROM {table}")} <= {2}
-    assert_alike(store.load(made / "bridge.db", 2).metrics, kept)
+    assert_alike(store.load(given / "bridge.db", 2).metrics, kept)
 
 
-def test_a_store_of_version_6_goes_on(made):
+def test_a_store_of_version_6_goes_on(given):
     done("import", "-q", "t.sqlite")
     with closing(sqlite3.connect("bridge.db")) as old:
         for view in ("kernel_metrics", "kernel_rules"):
@@ -213,9 +213,9 @@ def test_a_store_of_version_6_goes_on(made):
         old.commit()
     before = done("report", "--format", "json")
     assert before == done("report", "t.sqlite", "--format", "json")
-    assert not len(store.load(made / "bridge.db").metrics)
-    assert store.list_runs(made / "bridge.db")[0].ncu == ()
+    assert not len(store.load(given / "bridge.db").metrics)
+    assert store.list_runs(given / "bridge.db")[0].ncu == ()
     done("import", "-q", "t.sqlite", "--ncu", "c.csv")
     assert done("report", "--run", "1", "--format", "json") == before
-    assert len(store.load(made / "bridge.db", 2).metrics) == len(importers.load("c.csv").metrics)
+    assert len(store.load(given / "bridge.db", 2).metrics) == len(importers.load("c.csv").metrics)
     assert ask("bridge.db", "PRAGMA user_version") == [(VERSION,)]

@@ -21,19 +21,21 @@ import bridge
 
 
 @pytest.fixture(scope="module", params=[1, 2])
-def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def training_export(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     return export(tmp_path_factory.mktemp("nvidia") / "report.sqlite", seed=request.param)
 
 
 @pytest.fixture(scope="module")
-def ours(report: Path):
-    return bridge.load(report)
+def ours(training_export: Path):
+    return bridge.load(training_export)
 
 
 @pytest.fixture
-def theirs(nsys_tool: str, report: Path, tmp_path: Path):
+def theirs(nsys_tool: str, training_export: Path, tmp_path: Path):
     """Give the rows of one of NVIDIA's reports."""
-    return lambda *names: rows_of(nsys_tool, report, tmp_path, names)
+    return lambda *names: rows_of(nsys_tool, training_export, tmp_path, names)
 
 
 def rows_of(nsys: str, report: Path, folder: Path, names: tuple[str, ...]) -> list[dict[str, str]]:
@@ -99,9 +101,11 @@ def test_calls(ours, theirs):
     assert expected
 
 
-def test_kernels_of_ranges(report, theirs):
+def test_kernels_of_ranges(training_export, theirs):
     """A kernel counts in every range around its launch; no range here is inside one of its own text."""
-    table = bridge.load(report, raw=True).by("op-kernel", inclusive=True, kernel_names="demangled")
+    table = bridge.load(training_export, raw=True).by(
+        "op-kernel", inclusive=True, kernel_names="demangled"
+    )
     found = {
         (row["op"], row["kernel"]): (row["count"], row["total_ns"])
         for row in table.to_dict("records")
@@ -117,8 +121,8 @@ def test_kernels_of_ranges(report, theirs):
     assert len(expected) > 4
 
 
-def test_projections_of_ranges(report, theirs):
-    table = bridge.load(report, raw=True).by("range")
+def test_projections_of_ranges(training_export, theirs):
+    table = bridge.load(training_export, raw=True).by("range")
     table = table[table["activities"] > 0]
     columns = ["start_ns", "duration_ns", "gpu_start_ns", "gpu_span_ns", "activities"]
     found = Counter(tuple(int(row[name]) for name in columns) for row in table.to_dict("records"))

@@ -10,11 +10,11 @@ import pytest
 from command import assert_misused, assert_refused, bridge, done
 from hypothesis import given
 from hypothesis import strategies as st
+from witness.onednn import sums
 
 from bridge.analyze.tables import onednn
 from bridge.analyze.tables import onednn as primitives
 from bridge.importers.onednn import load
-from onednn.brute import sums
 
 DATA = Path(__file__).parent / "data"
 LOGS = sorted(DATA.glob("*.log"))

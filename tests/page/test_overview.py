@@ -50,11 +50,6 @@ def shown(path):
     return overview(read(path))
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return made_reports.report(tmp_path_factory.mktemp("made") / "made.sqlite")
-
-
 @pytest.fixture(params=NAMES)
 def path(request, corpus):
     return corpus / "nsys" / f"{request.param}.sqlite"
@@ -66,10 +61,10 @@ def joined(path):
 
 
 @pytest.fixture(params=[*DRAWN, "made"])
-def drawn_path(request, made):
+def drawn_path(request, two_steps):
     """Give a profile of the corpus, or a made report, which has every reason in it."""
     if request.param == "made":
-        return made
+        return two_steps
     return request.getfixturevalue("corpus") / "nsys" / f"{request.param}.sqlite"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -27,13 +28,13 @@ def data(path: Path | str) -> dict:
 
 
 @pytest.fixture
-def report(folder: Path) -> Path:
-    return made_reports.report(folder / "report.sqlite")
+def two_steps_here(two_steps: Path, folder: Path) -> Path:
+    return Path(shutil.copy(two_steps, folder / "report.sqlite"))
 
 
 @pytest.mark.slow
-def test_one_report(report):
-    result = bridge("html", report, "-o", "page.html")
+def test_one_report(two_steps_here):
+    result = bridge("html", two_steps_here, "-o", "page.html")
     assert result.exit_code == 0
     assert result.stdout == ""
     assert result.stderr.splitlines()[-1] == "page.html: open it in a browser"
@@ -44,55 +45,56 @@ def test_one_report(report):
 
 
 @pytest.mark.slow
-def test_two_reports_are_not_merged(report, folder):
+def test_two_reports_are_not_merged(two_steps_here, folder):
     other = made_reports.small(folder / "other.sqlite")
-    done("html", report, other, "-o", "page.html")
+    done("html", two_steps_here, other, "-o", "page.html")
     held = data("page.html")
     assert [one["source"] for one in held["reports"]] == [["report.sqlite"], ["other.sqlite"]]
     assert held["comparison"]["name"]
 
 
 @pytest.mark.slow
-def test_the_newest_run_of_the_store(report):
+def test_the_newest_run_of_the_store(two_steps_here):
     assert_refused(bridge("html", "-o", "page.html"), "bridge.db")
-    done("import", report)
+    done("import", two_steps_here)
     done("html", "-o", "page.html")
     stored = data("page.html")["reports"][0]
-    done("html", report, "-o", "direct.html")
+    done("html", two_steps_here, "-o", "direct.html")
     direct = data("direct.html")["reports"][0]
     assert stored["source"] == ["report.sqlite"]
     assert stored["figures"] == direct["figures"]
     assert stored["operators"] == direct["operators"]
 
 
-def test_options_of_attribution_count(report):
-    done("html", report, "--exclude-domain", "default", "-o", "page.html")
+def test_options_of_attribution_count(two_steps_here):
+    done("html", two_steps_here, "--exclude-domain", "default", "-o", "page.html")
     rows = data("page.html")["reports"][0]
     assert "aten::mm" not in {rows["names"][name] for name in rows["operators"]["name"]}
 
 
-def test_what_is_refused(report, folder):
-    assert_misused(bridge("html", report), "-o report.html")
-    assert_misused(bridge("html", report, "-o", "page.json"), "page.json", ".html")
-    three = bridge("html", report, report, report, "-o", "page.html")
+def test_what_is_refused(two_steps_here, folder):
+    assert_misused(bridge("html", two_steps_here), "-o report.html")
+    assert_misused(bridge("html", two_steps_here, "-o", "page.json"), "page.json", ".html")
+    three = bridge("html", two_steps_here, two_steps_here, two_steps_here, "-o", "page.html")
     assert_misused(three, "3 reports", "side by side", "bridge import")
-    with_run = bridge("html", report, "--run", "1", "-o", "page.html")
+    with_run = bridge("html", two_steps_here, "--run", "1", "-o", "page.html")
     assert_misused(with_run, "--run")
     assert_misused(
-        bridge("html", report, report, "--sidecar", folder, "-o", "page.html"), "--sidecar"
+        bridge("html", two_steps_here, two_steps_here, "--sidecar", folder, "-o", "page.html"),
+        "--sidecar",
     )
     assert_refused(bridge("html", "absent.sqlite", "-o", "page.html"), "absent.sqlite")
     assert not Path("page.html").exists()
 
 
 @pytest.mark.slow
-def test_nothing_is_replaced_without_force(report):
+def test_nothing_is_replaced_without_force(two_steps_here):
     Path("page.html").write_text("mine", encoding="utf-8")
-    assert_refused(bridge("html", report, "-o", "page.html"), "page.html", "--force")
+    assert_refused(bridge("html", two_steps_here, "-o", "page.html"), "page.html", "--force")
     assert Path("page.html").read_text(encoding="utf-8") == "mine"
-    done("html", report, "-o", "page.html", "--force")
+    done("html", two_steps_here, "-o", "page.html", "--force")
     assert data("page.html")["reports"]
-    named = report.rename("report.html")
+    named = two_steps_here.rename("report.html")
     assert_misused(bridge("html", named, "-o", "report.html", "--force"), "the report itself")
 
 
@@ -131,12 +133,12 @@ def test_a_page_of_many_kernels_is_small_and_quick(large, chromium):
 
 
 @pytest.mark.slow
-def test_the_page_works_from_a_wheel(tmp_path, report):
+def test_the_page_works_from_a_wheel(tmp_path, two_steps_here):
     if find_spec("uv") is None:
         pytest.skip("uv is not installed: pip install -e '.[dev]'")
     wheel = build(tmp_path / "wheel", ROOT, what="wheel")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    command = [sys.executable, "-m", "bridge", "html", report, "-o", tmp_path / "page.html"]
+    command = [sys.executable, "-m", "bridge", "html", two_steps_here, "-o", tmp_path / "page.html"]
     where = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     asked = [sys.executable, "-c", "import bridge; print(bridge.__file__)"]
     found = subprocess.run(
@@ -144,5 +146,5 @@ def test_the_page_works_from_a_wheel(tmp_path, report):
     )
     assert found.stdout.startswith(str(tmp_path))
     subprocess.run(command, cwd=tmp_path, env=where, check=True, capture_output=True, timeout=60)
-    done("html", report, "-o", "here.html")
+    done("html", two_steps_here, "-o", "here.html")
     assert (tmp_path / "page.html").read_bytes() == Path("here.html").read_bytes()

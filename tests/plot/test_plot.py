@@ -31,7 +31,7 @@ BEGIN = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
 
 
 @pytest.fixture
-def report(folder):
+def all_kinds(folder):
     """Give a report with something for every kind of picture, and names that could harm one."""
     made, host = Made(), {"thread": thread(100)}
     made.names_of(100)
@@ -55,17 +55,17 @@ def drawn(report, kind, suffix=".svg", *more):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_in_every_format_the_same_each_time(report, kind):
+def test_every_kind_in_every_format_the_same_each_time(all_kinds, kind):
     """On changes PDF is tried with one kind: what it has of its own, fonts and dates, takes a second a picture."""
     for suffix, begin in BEGIN.items():
         if suffix == ".pdf" and not NIGHT and kind != "breakdown":
             continue
-        first = drawn(report, kind, suffix)
+        first = drawn(all_kinds, kind, suffix)
         assert first.startswith(begin)
-        assert drawn(report, kind, suffix) == first
+        assert drawn(all_kinds, kind, suffix) == first
 
 
-def test_the_same_in_another_process_with_another_style_and_no_display(report, tmp_path):
+def test_the_same_in_another_process_with_another_style_and_no_display(all_kinds, tmp_path):
     """One process draws all kinds, for its start takes longer than they do."""
     (tmp_path / "matplotlibrc").write_text("font.size: 20\nbackend: tkagg\naxes.grid: True\n")
     gone = {"DISPLAY", "WAYLAND_DISPLAY"}
@@ -76,36 +76,38 @@ def test_the_same_in_another_process_with_another_style_and_no_display(report, t
         "    main(['plot', sys.argv[1], '--kind', kind, '-o', f'other-{kind}.svg'], standalone_mode=False)\n"
     )
     subprocess.run(
-        [sys.executable, "-c", program, str(report), *KINDS],
+        [sys.executable, "-c", program, str(all_kinds), *KINDS],
         env=environment | {"MATPLOTLIBRC": str(tmp_path), "PYTHONHASHSEED": "7"},
         check=True,
         capture_output=True,
         timeout=60,
     )
     for kind in KINDS:
-        assert Path(f"other-{kind}.svg").read_bytes() == drawn(report, kind), kind
+        assert Path(f"other-{kind}.svg").read_bytes() == drawn(all_kinds, kind), kind
 
 
-def test_names_are_written_as_they_are(report):
-    text = drawn(report, "breakdown").decode()
+def test_names_are_written_as_they_are(all_kinds):
+    text = drawn(all_kinds, "breakdown").decode()
     assert "<!-- mm -->" in text
     assert "<!-- $a_1$ &lt;b&gt; &amp; 中 -->" in text or "$a_1$ <b> & 中" in text
-    assert "mathdefault" not in drawn(report, "roofline").decode()
-    assert "mathdefault" not in drawn(report, "histogram").decode()
+    assert "mathdefault" not in drawn(all_kinds, "roofline").decode()
+    assert "mathdefault" not in drawn(all_kinds, "histogram").decode()
 
 
-def test_size_and_top_are_as_asked_for(report):
+def test_size_and_top_are_as_asked_for(all_kinds):
     from matplotlib.image import imread
 
-    drawn(report, "breakdown", ".png", "--width", "3", "--height", "2")
-    assert imread(report.parent / "breakdown.png").shape[:2] == (400, 600)
-    assert "1 other op -->" in drawn(report, "breakdown", ".svg", "--top", "1").decode()
+    drawn(all_kinds, "breakdown", ".png", "--width", "3", "--height", "2")
+    assert imread(all_kinds.parent / "breakdown.png").shape[:2] == (400, 600)
+    assert "1 other op -->" in drawn(all_kinds, "breakdown", ".svg", "--top", "1").decode()
 
 
-def test_roofs_are_drawn_where_they_are_said(report):
-    text = drawn(report, "roofline", ".svg", "--peak-tflops", "312", "--peak-gbs", "1555").decode()
+def test_roofs_are_drawn_where_they_are_said(all_kinds):
+    text = drawn(
+        all_kinds, "roofline", ".svg", "--peak-tflops", "312", "--peak-gbs", "1555"
+    ).decode()
     assert "312 TFLOP/s, 1555 GB/s" in text
-    assert "TFLOP/s, 1555" not in drawn(report, "roofline").decode()
+    assert "TFLOP/s, 1555" not in drawn(all_kinds, "roofline").decode()
 
 
 def test_what_was_not_recorded_is_said(folder):
@@ -123,18 +125,18 @@ def test_what_was_not_recorded_is_said(folder):
     assert inside(folder) == ["bare.sqlite", "plain.sqlite"]
 
 
-def test_misuse_is_said(report):
-    assert_misused(bridge("plot", report), "-o ops.svg")
-    assert_misused(bridge("plot", report, "-o", "x.jpg"), ".svg, .png, .pdf")
-    assert_misused(bridge("plot", report, "-o", "x.svg", "--op", "mm"), "--kind histogram")
-    assert_misused(bridge("plot", report, "-o", "x.svg", "--peak-gbs", "1"), "--kind roofline")
-    done("plot", report, "-o", "x.svg")
-    assert_refused(bridge("plot", report, "-o", "x.svg"), "x.svg", "--force")
+def test_misuse_is_said(all_kinds):
+    assert_misused(bridge("plot", all_kinds), "-o ops.svg")
+    assert_misused(bridge("plot", all_kinds, "-o", "x.jpg"), ".svg, .png, .pdf")
+    assert_misused(bridge("plot", all_kinds, "-o", "x.svg", "--op", "mm"), "--kind histogram")
+    assert_misused(bridge("plot", all_kinds, "-o", "x.svg", "--peak-gbs", "1"), "--kind roofline")
+    done("plot", all_kinds, "-o", "x.svg")
+    assert_refused(bridge("plot", all_kinds, "-o", "x.svg"), "x.svg", "--force")
 
 
-def test_without_matplotlib_one_line_says_what_to_install(report, monkeypatch):
+def test_without_matplotlib_one_line_says_what_to_install(all_kinds, monkeypatch):
     monkeypatch.setattr("bridge.render.plot.find_spec", lambda name: None)
-    assert_refused(bridge("plot", report, "-o", "x.svg"), "pip install 'nsight-bridge[plot]'")
+    assert_refused(bridge("plot", all_kinds, "-o", "x.svg"), "pip install 'nsight-bridge[plot]'")
 
 
 def test_only_the_room_of_plots_imports_matplotlib():
@@ -152,13 +154,13 @@ def test_only_the_room_of_plots_imports_matplotlib():
 
 @given(trainings())
 def test_bars_are_the_times_of_ops_and_reasons(made):
-    truth, brute = made.brute(), made.program.brute()
+    truth, profile = made.profile(), made.program.profile()
     parts = {"memcpy": 2, "memset": 3, "graph": 4}
     times: Counter = Counter()
-    for row, (one, found) in enumerate(zip(brute.activities, brute.found, strict=True)):
-        name = found.reason.replace("_", " ") or brute.ranges[found.range].op
+    for row, (one, found) in enumerate(zip(profile.activities, profile.found, strict=True)):
+        name = found.reason.replace("_", " ") or profile.ranges[found.range].op
         part = parts.get(one.kind, int(truth.way(row) == "backward"))
-        times[bool(found.reason), name, part] += brute.time(row)
+        times[bool(found.reason), name, part] += profile.time(row)
     joined = made.attributed()
     shown = breakdown(joined, 50)
     ops = len(shown.names) - shown.reasons
@@ -196,8 +198,8 @@ def test_lanes_are_filled_while_their_stream_works(made):
     assert found.shares.sum(axis=1).max(initial=0) <= 1 + 1e-9
 
 
-def test_overlaps_share_a_bin_and_the_rest_is_one_group(report):
-    found = over_time(load(report).attributed, 1)
+def test_overlaps_share_a_bin_and_the_rest_is_one_group(all_kinds):
+    found = over_time(load(all_kinds).attributed, 1)
     assert found.groups == ["$a_1$ <b> & 中", "other ops", "no op"]
     assert found.lanes == ["GPU 0, stream 7"]
     assert len(found.steps) == 3 - 1  # the first began before any work
@@ -207,12 +209,12 @@ def test_overlaps_share_a_bin_and_the_rest_is_one_group(report):
 
 @given(trainings())
 def test_durations_are_counted_in_the_bin_that_holds_them(made):
-    brute = made.program.brute()
+    profile = made.program.profile()
     found = durations(made.attributed(), 50)
     times = {name: [] for name in found.names}
-    for row, one in enumerate(brute.activities):
-        if brute.time(row) > 0:
-            times[one.name].append(brute.time(row))
+    for row, one in enumerate(profile.activities):
+        if profile.time(row) > 0:
+            times[one.name].append(profile.time(row))
     for row, name in enumerate(found.names):
         assert found.total_ns[row] == sum(times[name])
         low, high = found.edges_ns[:-1] * (1 - 1e-9), found.edges_ns[1:] * (1 + 1e-9)
@@ -221,8 +223,8 @@ def test_durations_are_counted_in_the_bin_that_holds_them(made):
             assert number <= sum(low[nth] <= ns <= high[nth] for ns in times[name])
 
 
-def test_durations_of_some_ops_alone(report):
-    joined = load(report).attributed
+def test_durations_of_some_ops_alone(all_kinds):
+    joined = load(all_kinds).attributed
     (name,) = durations(joined, 8, "mm").names
     assert name.startswith("mm kernel")
     assert len(durations(joined, 8).names) == 2

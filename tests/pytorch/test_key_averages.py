@@ -6,12 +6,12 @@ import re
 from collections import Counter, defaultdict
 
 import pytest
-from kineto import plain
 from small import nn, torch
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import EventList, FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from torch.utils.checkpoint import checkpoint
+from witness import kineto
 
 import bridge
 
@@ -225,22 +225,22 @@ def test_rows_have_pytorchs_names(tmp_path):
 def as_pytorch_has_them(events) -> EventList:
     """Put a trace together as PyTorch's own events, kernels with the innermost op around their call."""
     found = EventList(use_device="cuda")
-    of_event, host = {}, plain.of(events, plain.RANGES + plain.CALLS)
+    of_event, host = {}, kineto.of(events, kineto.RANGES + kineto.CALLS)
     first = min(
-        plain.ns(event["ts"]) for event in host
+        kineto.ns(event["ts"]) for event in host
     )  # of times of today floats lose the nanoseconds
     for number, event in enumerate(host):
-        start = plain.ns(event["ts"]) - first
-        end = start + plain.ns(event["dur"])
+        start = kineto.ns(event["ts"]) - first
+        end = start + kineto.ns(event["dur"])
         name = "ProfilerStep*" if event["name"].startswith("ProfilerStep#") else event["name"]
         of_event[id(event)] = FunctionEvent(
             number, name, int(event["tid"]), start / 1000, end / 1000, use_device="cuda", stack=[], overload_name="",
             is_user_annotation=event["cat"] == "user_annotation",
         )  # fmt: skip
-    around = plain.stacks(events)
+    around = kineto.stacks(events)
     found.extend(of_event.values())
-    for event in plain.of(events, plain.KERNELS + plain.COPIES + plain.FILLS):
-        length = plain.ns(event["dur"]) / 1000
+    for event in kineto.of(events, kineto.KERNELS + kineto.COPIES + kineto.FILLS):
+        length = kineto.ns(event["dur"]) / 1000
         kernel = FunctionEvent(
             0,
             event["name"],
@@ -263,9 +263,9 @@ def crossing(events) -> set[str]:
     """Name what overlaps others in part, and what that lies in: PyTorch makes no tree of it."""
     names = set()
     threads = defaultdict(list)
-    for event in plain.of(events, plain.RANGES + plain.CALLS):
-        start = plain.ns(event["ts"])
-        threads[int(event["tid"])].append((start, -start - plain.ns(event["dur"]), event["name"]))
+    for event in kineto.of(events, kineto.RANGES + kineto.CALLS):
+        start = kineto.ns(event["ts"])
+        threads[int(event["tid"])].append((start, -start - kineto.ns(event["dur"]), event["name"]))
     for every in threads.values():
         stack = []
         for start, end, name in sorted(every, key=lambda one: one[:2]):
@@ -282,12 +282,12 @@ def recursive(events: EventList) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", plain.SOME)
+@pytest.mark.parametrize("name", kineto.SOME)
 def test_device_times_of_real_traces_are_pytorchs(name, corpus):
-    read = plain.events(plain.path(corpus, name))
+    read = kineto.events(kineto.path(corpus, name))
     events = as_pytorch_has_them(read)
     theirs = {(r.key, str(r.device_type), r.is_user_annotation): r for r in events.key_averages()}
-    joined = bridge.load(plain.path(corpus, name)).key_averages()
+    joined = bridge.load(kineto.path(corpus, name)).key_averages()
     ours = {(row.key, str(row.device_type), row.is_user_annotation): row for row in joined}
     hidden = {"aten::is_leaf", "aten::output_nr", "aten::_version"}
     assert ours.keys() == {key for key in theirs if key[0] not in hidden}
@@ -312,10 +312,10 @@ def test_device_times_of_real_traces_are_pytorchs(name, corpus):
 
 def test_a_total_counts_what_ran_once(corpus):
     """PyTorch adds up ops, what they contain, and kernels."""
-    read = plain.events(plain.path(corpus, "gpu-user-annotation"))
-    work = plain.of(read, plain.KERNELS + plain.COPIES + plain.FILLS)
-    ran = sum(plain.ns(e["dur"]) for e in work) / 1000
-    ours = bridge.load(plain.path(corpus, "gpu-user-annotation")).key_averages().total_average()
+    read = kineto.events(kineto.path(corpus, "gpu-user-annotation"))
+    work = kineto.of(read, kineto.KERNELS + kineto.COPIES + kineto.FILLS)
+    ran = sum(kineto.ns(e["dur"]) for e in work) / 1000
+    ours = bridge.load(kineto.path(corpus, "gpu-user-annotation")).key_averages().total_average()
     theirs = as_pytorch_has_them(read).key_averages().total_average()
     assert ours.key == theirs.key == "Total"
     assert close(ours.device_time_total, ran)

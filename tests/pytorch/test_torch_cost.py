@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from timeit import Timer
 
 import pytest
 from small import nn, torch
 
 import bridge.torch
-from bridge.annotate import emit, emitter
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def _detached() -> Iterator[None]:
-    previous = emit.use(emitter.NullEmitter())
-    yield
-    emit.use(previous)
 
 
 def chain():
@@ -33,7 +24,7 @@ def hooked():
     return model
 
 
-@pytest.mark.usefixtures("_detached")
+@pytest.mark.usefixtures("detached")
 def test_it_costs_about_as_much_as_hooks_that_do_nothing():
     batch = torch.ones(2, requires_grad=True)
     bare, annotated = hooked(), chain()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import trained
+from captures import exported, profiled, with_bridge
 from small import WITH_NODES, WITHOUT_NODES
 
 import bridge
@@ -18,18 +16,9 @@ STEPS = 3
 
 @pytest.fixture(scope="module")
 def training(nsys: str, tmp_path_factory: pytest.TempPathFactory):
-    report = tmp_path_factory.mktemp("nsys") / "report"
-    profile = [
-        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(report),
-        sys.executable, trained.__file__,
-    ]  # fmt: skip
-    root = str(Path(bridge.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    environ = {**os.environ, "PYTHONPATH": path, "BRIDGE_NVTX": "auto"}
-    subprocess.run(profile, env=environ, capture_output=True, check=True, timeout=120)
-    export = [nsys, "export", "--type=sqlite", "-o", f"{report}.sqlite", f"{report}.nsys-rep"]
-    subprocess.run(export, capture_output=True, check=True, timeout=120)
-    return bridge.load(f"{report}.sqlite")
+    folder, env = tmp_path_factory.mktemp("nsys"), with_bridge(BRIDGE_NVTX="auto")
+    profiled(nsys, folder, sys.executable, trained.__file__, env=env)
+    return bridge.load(exported(nsys, folder / "report.nsys-rep"))
 
 
 @pytest.mark.slow

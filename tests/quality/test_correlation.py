@@ -43,16 +43,16 @@ def warned(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def some_steps(tmp_path: Path) -> Path:
     return made_reports.small(tmp_path / "made.sqlite", steps=STEPS)
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_wrong_ids_are_one_warning(what: str, made: Path) -> None:
-    assert not warned(made)
+def test_wrong_ids_are_one_warning(what: str, some_steps: Path) -> None:
+    assert not warned(some_steps)
     statement, text = CHANGES[what]
-    made_reports.changed(made, statement)
-    (line,) = warned(made)
+    made_reports.changed(some_steps, statement)
+    (line,) = warned(some_steps)
     assert line.startswith("made.sqlite: ")
     assert text in line
     assert "correlation ids were changed" in line
@@ -62,10 +62,10 @@ def test_wrong_ids_are_one_warning(what: str, made: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["report", "summary", "import", "doctor"])
-def test_commands_print_the_warning(command: str, made: Path, tmp_path: Path) -> None:
-    made_reports.changed(made, CHANGES["negated"][0])
+def test_commands_print_the_warning(command: str, some_steps: Path, tmp_path: Path) -> None:
+    made_reports.changed(some_steps, CHANGES["negated"][0])
     store = ["--db", tmp_path / "runs.db"] if command == "import" else []
-    result = bridge(command, made, *store)
+    result = bridge(command, some_steps, *store)
     assert result.exit_code == 0
     assert result.stderr.count(UNMATCHED) == 1
     assert UNMATCHED not in result.stdout
@@ -81,21 +81,22 @@ def test_limits(tmp_path: Path) -> None:
         assert len(warned(path)) == count
 
 
-def test_each_file_is_judged_alone(made: Path, tmp_path: Path) -> None:
+def test_each_file_is_judged_alone(some_steps: Path, tmp_path: Path) -> None:
     good = made_reports.small(tmp_path / "good.sqlite", steps=STEPS)
-    made_reports.changed(made, CHANGES["negated"][0])
-    result = bridge("report", good, made)
+    made_reports.changed(some_steps, CHANGES["negated"][0])
+    result = bridge("report", good, some_steps)
     assert result.stderr.count("match none of the") == 1
     assert "made.sqlite: " in result.stderr
 
 
 @pytest.mark.slow
-def test_names_of_calls_that_nobody_knows_are_not_judged(made: Path) -> None:
+def test_names_of_calls_that_nobody_knows_are_not_judged(some_steps: Path) -> None:
     for name in ("", "zeCommandListAppend", "hipLaunchKernel", "cuGraphLaunch", "cudaLaunch_v3020"):
         made_reports.changed(
-            made, f"UPDATE {STRINGS} SET value = '{name}' WHERE id = (SELECT nameId FROM {CALLS})"
+            some_steps,
+            f"UPDATE {STRINGS} SET value = '{name}' WHERE id = (SELECT nameId FROM {CALLS})",
         )
-        assert not warned(made)
+        assert not warned(some_steps)
 
 
 def test_a_report_without_calls_has_another_warning(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import detailed
 import pytest
+from captures import exported, profiled
 from command import bridge, done
 from processes import PATH
 
@@ -30,28 +30,22 @@ def profile(nsys: str, folder: Path, *words: str, sidecar: Path | None = None) -
     environ.pop("BRIDGE_SIDECAR", None)
     if sidecar:
         environ["BRIDGE_SIDECAR"] = str(sidecar)
-    run = [
-        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", "report",
-        sys.executable, detailed.__file__, *words,
-    ]  # fmt: skip
-    subprocess.run(run, env=environ, cwd=folder, capture_output=True, check=True, timeout=120)
-    export = [nsys, "export", "--type=sqlite", "-o", "report.sqlite", "report.nsys-rep"]
-    subprocess.run(export, cwd=folder, capture_output=True, check=True, timeout=120)
-    return folder / "report.sqlite"
+    profiled(nsys, folder, sys.executable, detailed.__file__, *words, env=environ)
+    return exported(nsys, folder / "report.nsys-rep")
 
 
 @pytest.fixture(scope="module")
-def profiled(nsys: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once(nsys: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return profile(nsys, tmp_path_factory.mktemp("once"))
 
 
 @pytest.fixture
-def report(profiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recorded(once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the report with its recording, in a folder of their own."""
     monkeypatch.delenv("BRIDGE_SIDECAR", raising=False)
-    for path in (profiled, recording(profiled)):
+    for path in (once, recording(once)):
         shutil.copy2(path, tmp_path)
-    return tmp_path / profiled.name
+    return tmp_path / once.name
 
 
 def recording(report: Path) -> Path:
@@ -79,19 +73,19 @@ def assert_complete(found: dict[str, list[dict[str, Any]]], first: int = 0) -> N
     assert block["args"] == BLOCK
 
 
-def test_the_recording_beside_the_report_is_found(report) -> None:
-    assert_complete(details(report))
+def test_the_recording_beside_the_report_is_found(recorded) -> None:
+    assert_complete(details(recorded))
 
 
-def test_without_it_there_are_no_details(report) -> None:
-    recording(report).unlink()
-    assert all(one == {} for calls in details(report).values() for one in calls)
+def test_without_it_there_are_no_details(recorded) -> None:
+    recording(recorded).unlink()
+    assert all(one == {} for calls in details(recorded).values() for one in calls)
 
 
-def test_the_table_has_the_columns_and_the_store_keeps_them(report, folder) -> None:
-    before = {path: path.stat().st_mtime_ns for path in report.parent.iterdir() if path.is_file()}
+def test_the_table_has_the_columns_and_the_store_keeps_them(recorded, folder) -> None:
+    before = {path: path.stat().st_mtime_ns for path in recorded.parent.iterdir() if path.is_file()}
     table = ("--by", "range", "--arguments", "--format", "csv")
-    direct = done("report", *table, report)
+    direct = done("report", *table, recorded)
     assert {
         "shapes",
         "dtypes",
@@ -102,48 +96,48 @@ def test_the_table_has_the_columns_and_the_store_keeps_them(report, folder) -> N
         "args.axis",
         "args.layer",
     } <= set(direct.splitlines()[0].split(","))
-    done("import", "-q", "--db", "x.db", report)
-    for path in (report, recording(report)):
+    done("import", "-q", "--db", "x.db", recorded)
+    for path in (recorded, recording(recorded)):
         path.rename(path.with_name(f"away {path.name}"))
     assert done("report", *table, "--db", "x.db", "--run", "1") == direct
     after = {
         path.with_name(path.name.removeprefix("away ")): path.stat().st_mtime_ns
-        for path in report.parent.iterdir()
+        for path in recorded.parent.iterdir()
         if path.is_file()
     }
     assert after == before
 
 
-def test_the_folder_of_the_environment(report, tmp_path, monkeypatch) -> None:
+def test_the_folder_of_the_environment(recorded, tmp_path, monkeypatch) -> None:
     (tmp_path / "aside").mkdir()
-    recording(report).rename(tmp_path / "aside" / recording(report).name)
-    assert not details(report)["mm"][0]
+    recording(recorded).rename(tmp_path / "aside" / recording(recorded).name)
+    assert not details(recorded)["mm"][0]
     monkeypatch.setenv("BRIDGE_SIDECAR", str(tmp_path / "aside"))
-    assert_complete(details(report))
+    assert_complete(details(recorded))
 
 
 @pytest.mark.parametrize("number", ["", ".2"])
-def test_the_folder_of_a_report(report, monkeypatch, number) -> None:
+def test_the_folder_of_a_report(recorded, monkeypatch, number) -> None:
     """The folder that `bridge run` fills; nsys numbers the reports of several capture ranges."""
     monkeypatch.delenv("BRIDGE_SIDECAR", raising=False)
-    folder = report.with_name("own.recordings")
+    folder = recorded.with_name("own.recordings")
     folder.mkdir()
-    path = recording(report)
+    path = recording(recorded)
     path.rename(folder / path.name)
-    own = report.rename(report.with_name(f"own{number}{report.suffix}"))
+    own = recorded.rename(recorded.with_name(f"own{number}{recorded.suffix}"))
     assert_complete(details(own))
-    assert not details(own.rename(own.with_name(f"another{report.suffix}")))["mm"][0]
+    assert not details(own.rename(own.with_name(f"another{recorded.suffix}")))["mm"][0]
 
 
-def test_a_recording_that_is_named_and_a_folder_of_them(report, tmp_path) -> None:
+def test_a_recording_that_is_named_and_a_folder_of_them(recorded, tmp_path) -> None:
     (tmp_path / "aside").mkdir()
-    named = recording(report).rename(tmp_path / "aside" / "any name")
-    assert_complete(details(report, named))
+    named = recording(recorded).rename(tmp_path / "aside" / "any name")
+    assert_complete(details(recorded, named))
     found = recording_in(named)
-    assert_complete(details(report, found.parent))
-    assert '"n": 3' not in done("report", report)
+    assert_complete(details(recorded, found.parent))
+    assert '"n": 3' not in done("report", recorded)
     assert "args.n" in done(
-        "report", "--by", "range", "--arguments", "--format", "csv", "--sidecar", found, report
+        "report", "--by", "range", "--arguments", "--format", "csv", "--sidecar", found, recorded
     )
 
 
@@ -159,29 +153,29 @@ def changed(path: Path, **more: Any) -> None:
     path.write_bytes(json.dumps(head | more, separators=(",", ":")).encode() + b"\n" + rest)
 
 
-def test_a_stale_recording_of_the_same_process_is_not_taken(report) -> None:
-    path = recording(report)
+def test_a_stale_recording_of_the_same_process_is_not_taken(recorded) -> None:
+    path = recording(recorded)
     hour = 3600 * 10**9
     for begun, written in ((-2 * hour, -hour), (hour, 2 * hour)):  # before, and after
         was = path.read_bytes(), path.stat().st_mtime_ns
         changed(path, epoch_ns=lambda ns, begun=begun: ns + begun)
         os.utime(path, ns=(was[1], was[1] + written))
-        assert not details(report)["mm"][0]
-        assert_complete(details(report, path))  # unless it is named
+        assert not details(recorded)["mm"][0]
+        assert_complete(details(recorded, path))  # unless it is named
         path.write_bytes(was[0])
         os.utime(path, ns=(was[1], was[1]))
     old = path.with_name("bridge-0.jsonl")
     shutil.copy(path, old)  # copied later: its file is new, but not what it says
     old.write_bytes(old.read_bytes().replace(b'"flops":10', b'"flops":77'))
     changed(old, epoch_ns=lambda ns: ns - hour)
-    assert_complete(details(report))
+    assert_complete(details(recorded))
 
 
-def test_a_recording_of_another_process_is_refused(report) -> None:
-    path = recording(report)
+def test_a_recording_of_another_process_is_refused(recorded) -> None:
+    path = recording(recorded)
     changed(path, pid=lambda pid: pid + 1)
-    assert not details(report)["mm"][0]
-    refused = bridge("report", "--by", "range", "--arguments", "--sidecar", path, report)
+    assert not details(recorded)["mm"][0]
+    refused = bridge("report", "--by", "range", "--arguments", "--sidecar", path, recorded)
     assert refused.exit_code == 1
     assert (
         refused.stderr
@@ -201,32 +195,32 @@ def test_a_recording_of_another_process_is_refused(report) -> None:
         ),
     ],
 )
-def test_what_is_named_and_is_no_recording_is_refused(report, tmp_path, content, line) -> None:
+def test_what_is_named_and_is_no_recording_is_refused(recorded, tmp_path, content, line) -> None:
     path = tmp_path / "x.jsonl"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(NotAReport) as caught:
-        importers.load(report, sidecar=[path])
+        importers.load(recorded, sidecar=[path])
     assert str(caught.value) == line.format(path=path)
 
 
-def test_a_damaged_one_beside_the_report_is_a_warning(report) -> None:
-    path = recording(report)
+def test_a_damaged_one_beside_the_report_is_a_warning(recorded) -> None:
+    path = recording(recorded)
     with path.open("ab") as file:
         file.write(b'{"calls":5}\n')
-    found = importers.load(report)
+    found = importers.load(recorded)
     assert any(
         path.name in line and "its calls are without details" in line for line in found.warnings
     )
     with pytest.raises(NotAReport, match="is damaged; copy the file again"):
-        importers.load(report, sidecar=[path])
+        importers.load(recorded, sidecar=[path])
 
 
-def test_a_torn_one_gives_what_is_whole(report) -> None:
-    path = recording(report)
+def test_a_torn_one_gives_what_is_whole(recorded) -> None:
+    path = recording(recorded)
     with path.open("ab") as file:
         file.write(b'{"calls":[[1')
-    assert_complete(details(report))
+    assert_complete(details(recorded))
 
 
 def test_two_processes_of_one_report_have_their_own(nsys, tmp_path, monkeypatch) -> None:

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import made_reports
 import pytest
 from command import done
+from docs.pages import DOCS, PAGES
 from gpu_counters import made as gpu_counters
 from join import plain_writer as join_writer
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 from read_once import reading_once
 from real_parts import ROOT, corpus_reports
-from test_docs import PAGES
 
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
-from bridge.cli.demo_report import make
+from docs import contracts
 
-DOCS = ROOT / "docs"
 FORMATS = DOCS / "formats"
-MADE = "run: python docs/contracts.py"
-PACKAGES = {"bridge", "importers"}
+MADE = "run: python -m tests.docs contracts"
+PACKAGES = {"bridge"}
 TABLES = [*VIEWS, *(name for name in DIMENSIONS if name not in VIEWS)]
 COMBINED = ["op,shape", "op,kernel", "api,op", "step,op", "stream,kernel", "module,direction"]
 # Columns that a table has where a report records them, where there are several reports, or with --memory-kinds.
@@ -42,22 +39,7 @@ STRICT = extend(
     ).redefine("number", lambda _checker, value: type(value) is float),
 )
 
-
-@pytest.fixture(scope="module")
-def contracts() -> Iterator[ModuleType]:
-    """Load the program that writes the contracts, which lies in no package."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(DOCS))
-        yield importlib.import_module("contracts")
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Make the report of `bridge demo`, which is read once."""
-    path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    make(path)
-    with reading_once():
-        yield path
+pytestmark = pytest.mark.usefixtures("read_once")
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -112,7 +94,7 @@ CLOSED = {kind: closed(schema(kind)) for kind in CLOSED}
 
 
 @pytest.mark.slow
-def test_the_schemas_are_those_of_the_code(contracts: ModuleType) -> None:
+def test_the_schemas_are_those_of_the_code() -> None:
     made = dict(contracts.documents())
     assert set(made) == set(FORMATS.glob("*.schema.json"))
     for path, text in made.items():
@@ -120,7 +102,7 @@ def test_the_schemas_are_those_of_the_code(contracts: ModuleType) -> None:
         Draft202012Validator.check_schema(json.loads(text))
 
 
-def test_the_tables_of_the_store_are_those_of_a_new_one(contracts: ModuleType) -> None:
+def test_the_tables_of_the_store_are_those_of_a_new_one() -> None:
     assert contracts.STORE.read_text(encoding="utf-8") == contracts.store_tables(), MADE
 
 
@@ -318,7 +300,7 @@ def untold(names: list[str], section: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_changes_of_public_names_are_in_the_changelog(contracts: ModuleType) -> None:
+def test_changes_of_public_names_are_in_the_changelog() -> None:
     now = contracts.api()
     assert contracts.API.read_text(encoding="utf-8") == now, MADE
     names = contracts.changed(released().read_text(encoding="utf-8"), now)
@@ -328,13 +310,11 @@ def test_changes_of_public_names_are_in_the_changelog(contracts: ModuleType) -> 
 
 
 @pytest.mark.slow
-def test_every_public_name_has_a_docstring(contracts: ModuleType) -> None:
+def test_every_public_name_has_a_docstring() -> None:
     assert contracts.undocumented() == []
 
 
-def test_a_public_name_without_a_docstring_is_found(
-    contracts: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_name_without_a_docstring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     griffe = pytest.importorskip("griffe")
     code = (
         'class A:\n    """Said."""\n    field: int\n    def __call__(self): pass\n'
@@ -351,13 +331,13 @@ def test_a_public_name_without_a_docstring_is_found(
         assert contracts.undocumented() == ["A.method", "A.value", "B", "f"]
 
 
-def test_keywords_of_functions_are_names_too(contracts: ModuleType) -> None:
+def test_keywords_of_functions_are_names_too() -> None:
     listed = contracts.API.read_text(encoding="utf-8").splitlines()
     assert "bridge.load(…, domains: Sequence[str])" in listed
     assert "bridge.Report.by(…, inclusive: bool)" in listed
 
 
-def test_programs_in_the_documentation_use_public_names_alone(contracts: ModuleType) -> None:
+def test_programs_in_the_documentation_use_public_names_alone() -> None:
     listed = contracts.API.read_text(encoding="utf-8")
     public = {re.split(r"[(:]", line.removeprefix("class "))[0] for line in listed.splitlines()}
     public |= {name.rpartition(".")[0] for name in public}  # modules and classes
@@ -381,7 +361,7 @@ def names_used(page: Path) -> Iterator[str]:
                     yield text
 
 
-def test_a_changed_signature_and_a_new_and_a_lost_name_are_changes(contracts: ModuleType) -> None:
+def test_a_changed_signature_and_a_new_and_a_lost_name_are_changes() -> None:
     before = "bridge.load(*paths: Path) -> Report\nbridge.Report.use: Use\nclass bridge.Report()\n"
     after = "bridge.load(path: Path) -> Report\nclass bridge.Report()\nclass bridge.Span()\n"
     names = contracts.changed(before, after)
@@ -389,7 +369,7 @@ def test_a_changed_signature_and_a_new_and_a_lost_name_are_changes(contracts: Mo
     assert untold(names, "`bridge.load(path)` and `bridge.Spanner`; bridge.Report.use") == names[:2]
 
 
-def test_the_listing_holds_what_is_documented(contracts: ModuleType) -> None:
+def test_the_listing_holds_what_is_documented() -> None:
     listed = contracts.API.read_text(encoding="utf-8").splitlines()
     for start in (
         "bridge.nvtx_op(name: Any = None, ",

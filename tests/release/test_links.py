@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from docs.pages import PAGES
 from real_parts import ROOT
-from test_docs import PAGES
 from test_features import anchors
 
 DOCS = ROOT / "docs"
 EVERY = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docker" / "README.md"]
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
-ELSEWHERE = re.compile(r"\]\((https?:[^)]*)\)")
-WHOLE = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[^\s\"'<>]*)?")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-MADE = {"changelog.md"}  # by docs/hooks.py
+MADE = {"changelog.md"}  # by tests/docs/site.py
 
 
 def links(page: Path) -> list[tuple[str, str]]:
@@ -66,20 +64,6 @@ def test_the_index_links_every_page():
     assert set(nav()) - linked - MADE == {index.name}
 
 
-def test_addresses_elsewhere_are_whole():
-    """They are not asked, but have a host, and no blank or quote."""
-    texts = [CODE.sub("", page.read_text(encoding="utf-8")) for page in EVERY]
-    found = [address for text in texts for address in ELSEWHERE.findall(text)]
-    assert len(found) > 10
-    assert [address for address in found if not WHOLE.fullmatch(address)] == []
-
-
-@pytest.mark.parametrize("bad", ["https://", "https:// a.test", "http://host", "https://a.test/'b"])
-def test_an_address_in_pieces_is_found(bad):
-    assert ELSEWHERE.findall(f"[a]({bad})") == [bad]
-    assert not WHOLE.fullmatch(bad)
-
-
 def test_a_dead_link_is_found(tmp_path):
     (tmp_path / "other.md").write_text("# A heading\n")
     page = tmp_path / "page.md"
@@ -87,9 +71,3 @@ def test_a_dead_link_is_found(tmp_path):
         "# Page\n[a](other.md#a-heading) [b](other.md#none) [c](gone.md) [d](#page) `[e](f.md)`\n"
     )
     assert dead(page) == ["other.md#none", "gone.md#"]
-
-
-def test_pages_of_a_navigation_are_found():
-    assert in_nav([{"A": "a.md"}, {"B": ["b/index.md", {"C": "c.md"}]}]) == [
-        *("a.md", "b/index.md", "c.md"),
-    ]

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import signal
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from docs.pages import PAGES
 from real_parts import ROOT
-from test_docs import PAGES, commands, named_in
+from test_docs import commands, named_in
 
 import bridge as package
 from bridge import bench, memory
-from bridge.analyze.core.catalog import VIEWS
-from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.cli import main
+from docs import columns
+from docs import commands as help_of_commands
 
 DOCS = ROOT / "docs"
 COMMANDS = DOCS / "commands.md"
-MADE = "run: python docs/commands.py"
+MADE = "run: python -m tests.docs commands"
 GROUPS = ("", "runs")  # commands that have commands, which all options are not asked of
 HEADINGS = {  # where a module has the name of what the package offers, its home is named
     "bridge.annotate.patch.wrap": "bridge.wrap",
     "bridge.torch.ops.ops": "bridge.torch.ops",
 }
 DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
-
-
-def making(page: Path = COMMANDS) -> object:
-    """Load the program that makes a page, which lies in no package."""
-    spec = importlib.util.spec_from_file_location(f"docs_{page.stem}", page.with_suffix(".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def section(name: str) -> str:
@@ -56,20 +45,10 @@ def referred() -> set[str]:
     return {name for page in pages for name in DIRECTIVE.findall(page.read_text(encoding="utf-8"))}
 
 
-def test_the_page_of_commands_is_that_of_the_commands():
-    assert COMMANDS.read_text(encoding="utf-8") == making().text(), MADE
-
-
-def test_the_page_of_columns_is_that_of_their_descriptions():
-    page = DOCS / "columns.md"
-    assert page.read_text(encoding="utf-8") == making(page).text(), "run: python docs/columns.py"
-
-
-def test_the_lists_of_tables_and_dimensions_are_those_of_the_catalog():
-    page = (DOCS / "report.md").read_text(encoding="utf-8")
-    assert making(DOCS / "columns.md").with_lists(page) == page, "run: python docs/columns.py"
-    assert all(f"| {view.question} |" in page for view in VIEWS.values())
-    assert all(f"| {one.meaning} |" in page for one in DIMENSIONS.values())
+@pytest.mark.parametrize("made", [columns, help_of_commands], ids=["columns", "commands"])
+def test_pages_made_from_the_code_are_in_step_with_it(made):
+    for page, text in made.files():
+        assert page.read_text(encoding="utf-8") == text, "run: python -m tests.docs all"
 
 
 @pytest.mark.parametrize("name", ["", *[name for name, _ in commands(main)]])
@@ -113,8 +92,7 @@ def test_what_the_reference_names_exists():
         "griffe", reason="griffe is not installed: pip install -e '.[dev]'"
     )
     loader = griffe.GriffeLoader(search_paths=[ROOT])
-    for package_name in ("bridge", "importers"):
-        loader.load(package_name)
+    loader.load("bridge")
     loader.resolve_aliases()
     undocumented = [
         name for name in sorted(referred()) if not loader.modules_collection[name].has_docstring

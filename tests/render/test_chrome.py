@@ -10,7 +10,6 @@ import real_parts
 
 import bridge.report
 from bridge.analyze.draw.timeline import timeline
-from bridge.cli import demo_report
 from bridge.importers import ReportError, frames
 from bridge.importers.nsys.export import Strings, write_export
 from bridge.render.chrome import chrome
@@ -189,9 +188,8 @@ def test_names_survive_json(awkward):
 
 
 @pytest.mark.slow
-def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
-    demo_report.make(tmp_path / "demo.sqlite")
-    joined = bridge.report.load(tmp_path / "demo.sqlite")
+def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, demo, tmp_path):
+    joined = bridge.report.load(demo)
     perfetto_ui.open(trace_of(joined, tmp_path / "t.json.gz"))
     assert not perfetto_ui.errors
     assert perfetto_ui.sql("select count(*) as n from slice where category = 'kernel'") == [

@@ -12,7 +12,6 @@ from advice.story import Story
 
 import bridge
 from bridge.analyze.core.catalog import VIEWS
-from bridge.cli import demo_report
 from bridge.importers.nsys.export import write_export
 from bridge.render import notebook
 
@@ -52,32 +51,25 @@ def in_ns(text):
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo_report.make(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def report(demo):
+def loaded(demo):
     return bridge.load(demo)
 
 
 @pytest.mark.slow
-def test_a_report_shows_its_use_its_ops_and_the_accounting(report):
-    found = read(report)
+def test_a_report_shows_its_use_its_ops_and_the_accounting(loaded):
+    found = read(loaded)
     assert found.rows[0][0] == "op"
     assert len(found.rows) == 1 + 20
     assert found.text.startswith("GPU 0 Imaginary GPU: busy 98.8 % of 6.071 ms.")
     assert "… and 1 more" in found.text
     assert "aten::addmm" in [row[0] for row in found.rows]
     assert "118 activities" in found.text
-    assert "--share: 100.0%" in report._repr_html_()
+    assert "--share: 100.0%" in loaded._repr_html_()
 
 
-def test_figures_are_those_of_the_table_to_three_decimals_of_their_unit(report):
-    table = report.by("op").set_index("op")
-    shown = report.show("op", top=100)
+def test_figures_are_those_of_the_table_to_three_decimals_of_their_unit(loaded):
+    table = loaded.by("op").set_index("op")
+    shown = loaded.show("op", top=100)
     heading, *rows = read(shown).rows
     assert len(rows) == len(table)
     columns = {"GPU self": "gpu_self_ns", "GPU total": "gpu_total_ns"}
@@ -90,19 +82,19 @@ def test_figures_are_those_of_the_table_to_three_decimals_of_their_unit(report):
         assert int(cells["calls"].replace(" ", "")) == table.loc[cells["op"], "calls"]
 
 
-def test_a_table_stays_a_plain_frame_of_integers(report):
-    table = report.by("op")
+def test_a_table_stays_a_plain_frame_of_integers(loaded):
+    table = loaded.by("op")
     assert type(table) is pd.DataFrame
     assert table["gpu_self_ns"].dtype == "int64"
-    shown = report.show("op", top=3)
+    shown = loaded.show("op", top=3)
     assert type(shown.rows) is pd.DataFrame
     assert shown.rows.equals(table.head(3))
     assert shown.left_out == len(table) - 3
 
 
-def test_a_prompt_gets_the_table_as_text(report, monkeypatch):
+def test_a_prompt_gets_the_table_as_text(loaded, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    lines = repr(report.show("kernel", top=2)).splitlines()
+    lines = repr(loaded.show("kernel", top=2)).splitlines()
     assert lines[0].startswith("kernel")
     assert (
         len([line for line in lines if " ms" in line or " µs" in line]) == 3
@@ -113,17 +105,17 @@ def test_a_prompt_gets_the_table_as_text(report, monkeypatch):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_can_be_shown(report, view):
-    shown = report.show(view, top=1_000_000)
-    assert len(read(shown).rows) == 1 + len(report.by(view))
+def test_every_view_can_be_shown(loaded, view):
+    shown = loaded.show(view, top=1_000_000)
+    assert len(read(shown).rows) == 1 + len(loaded.by(view))
 
 
-def test_columns_and_several_dimensions_can_be_asked_for(report):
-    heading, *rows = read(report.show("op,stream", columns="total")).rows
+def test_columns_and_several_dimensions_can_be_asked_for(loaded):
+    heading, *rows = read(loaded.show("op,stream", columns="total")).rows
     assert heading[0] == "op"
     assert rows
     with pytest.raises(ValueError, match="no column"):
-        report.show("op", columns="nothing")
+        loaded.show("op", columns="nothing")
 
 
 @pytest.mark.slow
@@ -175,16 +167,16 @@ def test_the_summary_and_the_advice_of_a_real_report(corpus):
     assert in_ns(largest["GPU total"]) == pytest.approx(theirs.iloc[0, 1], rel=5.1e-4)
 
 
-def test_quality_says_the_score_and_what_each_reason_costs(report):
-    found = read(report.quality)
-    assert f"capture quality {report.quality.score} of 100" in found.text
-    assert found.tags.count("li") == len(report.quality.reasons)
-    for deduction in report.quality.reasons:
+def test_quality_says_the_score_and_what_each_reason_costs(loaded):
+    found = read(loaded.quality)
+    assert f"capture quality {loaded.quality.score} of 100" in found.text
+    assert found.tags.count("li") == len(loaded.quality.reasons)
+    for deduction in loaded.quality.reasons:
         assert f"−{deduction.cost} {deduction.reason.name}" in found.text
 
 
-def test_a_comparison_shows_changes_and_its_accounting(demo, report):
-    compared = bridge.diff(demo, report)
+def test_a_comparison_shows_changes_and_its_accounting(demo, loaded):
+    compared = bridge.diff(demo, loaded)
     found = read(compared)
     assert found.rows[0][0] == "op"
     worked = compared.rows.query("before_ns > 0 or after_ns > 0")
@@ -203,8 +195,8 @@ def test_a_session_shows_what_it_recorded_or_why_there_is_nothing():
     assert "CPU self" in found.rows[0]
 
 
-def test_names_are_texts(report):
-    rows = report.by("kernel").head(1).assign(kernel=[HOSTILE])
+def test_names_are_texts(loaded):
+    rows = loaded.by("kernel").head(1).assign(kernel=[HOSTILE])
     for shown in (
         notebook.ShownTable("kernel", rows, 3, above=(HOSTILE,), below=(HOSTILE,)),
         notebook.ShownTable("", rows.assign(**{HOSTILE: [1]})),
@@ -234,8 +226,8 @@ def test_hostile_names_of_a_report_run_nothing_anywhere(tmp_path, chromium):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
-def test_notebooks_of_both_themes_show_readable_text(report, chromium, tmp_path, dark):
-    shown = [report, report.summary, report.advise(), report.quality, bridge.diff(report, report)]
+def test_notebooks_of_both_themes_show_readable_text(loaded, chromium, tmp_path, dark):
+    shown = [loaded, loaded.summary, loaded.advise(), loaded.quality, bridge.diff(loaded, loaded)]
     html = "".join(part._repr_html_() for part in shown)
     drawn = in_browser(chromium, html, tmp_path, dark=dark)
     assert drawn["colors"] == (["rgb(238, 238, 238)"] if dark else ["rgb(17, 17, 17)"])
@@ -280,12 +272,12 @@ def in_browser(chromium, html, folder, *, dark=False):
 
 
 @pytest.mark.slow
-def test_the_plot_is_a_picture_of_the_largest_ops(report):
+def test_the_plot_is_a_picture_of_the_largest_ops(loaded):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    picture = report.plot(top=3)
+    picture = loaded.plot(top=3)
     svg = picture._repr_svg_()
     assert "<svg" in svg
-    assert report.plot(top=3).svg == svg
+    assert loaded.plot(top=3).svg == svg
     assert "notebook" in repr(picture)
 
 
@@ -303,7 +295,7 @@ def test_without_matplotlib_the_plot_says_what_to_install(demo):
     assert last == "ImportError: matplotlib is needed: pip install 'nsight-bridge[plot]'"
 
 
-def test_a_plain_prompt_gets_one_line(report):
-    assert repr(report).startswith("<Report demo.sqlite: ")
-    assert "118 activities" in repr(report)
-    assert "\n" not in repr(report)
+def test_a_plain_prompt_gets_one_line(loaded):
+    assert repr(loaded).startswith("<Report demo.sqlite: ")
+    assert "118 activities" in repr(loaded)
+    assert "\n" not in repr(loaded)

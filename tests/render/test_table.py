@@ -12,7 +12,6 @@ from rich.cells import cell_len
 
 import bridge.report
 from bridge.analyze.core.catalog import VIEWS
-from bridge.cli import demo_report
 from bridge.render import table, units
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed as shown_of
@@ -20,10 +19,8 @@ from bridge.render.table_columns import writer
 
 
 @pytest.fixture(scope="module")
-def joined(tmp_path_factory):
-    path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo_report.make(path)
-    return bridge.report.load(path)
+def joined(demo):
+    return bridge.report.load(demo)
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from captures import exported, profiled, with_bridge
 from command import assert_misused, assert_refused, bridge, done
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +42,7 @@ PLANTED = (
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> Path:
+def small_report(tmp_path: Path) -> Path:
     return small(tmp_path / "report.sqlite")
 
 
@@ -90,8 +89,8 @@ def planted(path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) -> None:
-    source, target = planted(report), tmp_path / "shared.sqlite"
+def test_planted_secrets_are_gone_from_every_byte(small_report: Path, tmp_path: Path) -> None:
+    source, target = planted(small_report), tmp_path / "shared.sqlite"
     before = source.read_bytes()
     assert all(word.encode() in before for word in PLANTED)
     said = done("scrub", source, target)
@@ -145,35 +144,35 @@ def test_whether_the_machine_has_a_gpu_stays(tmp_path: Path, facts: dict[str, st
 
 @pytest.mark.parametrize("value", ["535.54 alice", "alice", "", ".5", b"0", None])
 def test_a_fact_of_the_machine_that_is_no_version_goes(
-    report: Path, tmp_path: Path, value: object
+    small_report: Path, tmp_path: Path, value: object
 ) -> None:
-    with closing(sqlite3.connect(report)) as database, database:
+    with closing(sqlite3.connect(small_report)) as database, database:
         database.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name, value)")
         rows = [("NvDriverVersion", value), ("nvdriverversion", "0"), (None, "0")]
         database.executemany("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (?, ?)", rows)
-    assert scrub(report, tmp_path / "x.sqlite").rows["TARGET_INFO_SYSTEM_ENV"] == 3
+    assert scrub(small_report, tmp_path / "x.sqlite").rows["TARGET_INFO_SYSTEM_ENV"] == 3
     with closing(sqlite3.connect(tmp_path / "x.sqlite")) as database:
         assert database.execute("SELECT * FROM TARGET_INFO_SYSTEM_ENV").fetchall() == []
 
 
-def test_an_address_in_the_place_of_a_version_goes(report: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(report)) as database, database:
+def test_an_address_in_the_place_of_a_version_goes(small_report: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(small_report)) as database, database:
         database.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name, value)")
         database.execute(
             "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('NvDriverVersion', '10.1.2.3')"
         )
-    scrub(report, tmp_path / "x.sqlite")
+    scrub(small_report, tmp_path / "x.sqlite")
     assert b"10.1.2.3" not in (tmp_path / "x.sqlite").read_bytes()
 
 
 def test_only_of_processes_a_column_called_name_keeps_a_part_of_a_path(
-    report: Path, tmp_path: Path
+    small_report: Path, tmp_path: Path
 ) -> None:
-    with closing(sqlite3.connect(report)) as database, database:
+    with closing(sqlite3.connect(small_report)) as database, database:
         database.execute("CREATE TABLE OF_LATER_VERSIONS (id INTEGER, name TEXT)")
         database.execute("INSERT INTO OF_LATER_VERSIONS VALUES (7, '/opt/secret')")
         database.execute("UPDATE PROCESSES SET name = '/opt/secret/train'")
-    scrub(report, tmp_path / "shared.sqlite")
+    scrub(small_report, tmp_path / "shared.sqlite")
     with closing(sqlite3.connect(tmp_path / "shared.sqlite")) as database:
         assert database.execute("SELECT * FROM OF_LATER_VERSIONS").fetchall() == [(7, None)]
         assert database.execute("SELECT DISTINCT name FROM PROCESSES").fetchall() == [("train",)]
@@ -205,19 +204,9 @@ def test_a_real_capture_keeps_its_ranges_and_no_secret(nsys: str, tmp_path: Path
         "from bridge import nvtx_op\nwith nvtx_op('visible'):\n    print('the password is hunter2')\n",
         encoding="utf-8",
     )
-    words = [
-        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", "r",
-        sys.executable, program.name, "--key", "planted-arg-5551",
-    ]  # fmt: skip
-    environment = {**os.environ, "API_TOKEN": "planted-env-9137"}
-    subprocess.run(
-        words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True
-    )
-    source, target = tmp_path / "r.sqlite", tmp_path / "shared.sqlite"
-    subprocess.run(
-        [nsys, "export", "-t", "sqlite", "-o", source, tmp_path / "r.nsys-rep"],
-        check=True, timeout=120, capture_output=True,
-    )  # fmt: skip
+    words = (sys.executable, program.name, "--key", "planted-arg-5551")
+    profiled(nsys, tmp_path, *words, env=with_bridge(API_TOKEN="planted-env-9137"))
+    source, target = exported(nsys, tmp_path / "report.nsys-rep"), tmp_path / "shared.sqlite"
     before = source.read_bytes()
     planted_there = [
         w for w in ("planted-env-9137", "hunter2", str(tmp_path)) if w.encode() in before
@@ -227,12 +216,14 @@ def test_a_real_capture_keeps_its_ranges_and_no_secret(nsys: str, tmp_path: Path
     assert not [word for word in planted_there if word.encode() in target.read_bytes()]
     assert "visible" in done("report", target, "--by", "op")
     warnings = [importers.load(path).warnings for path in (source, target)]
-    assert warnings[1] == tuple(line.replace("r.sqlite", "shared.sqlite") for line in warnings[0])
+    assert warnings[1] == tuple(
+        line.replace("report.sqlite", "shared.sqlite") for line in warnings[0]
+    )
 
 
 @pytest.mark.slow
-def test_reports_and_pages_never_print_them(report: Path, tmp_path: Path) -> None:
-    source = planted(report)
+def test_reports_and_pages_never_print_them(small_report: Path, tmp_path: Path) -> None:
+    source = planted(small_report)
     page, trace = tmp_path / "page.html", tmp_path / "trace.json"
     shown = [
         done("report", source, "--by", view, "--format", form)
@@ -251,19 +242,21 @@ def test_reports_and_pages_never_print_them(report: Path, tmp_path: Path) -> Non
 
 
 def test_the_output_is_an_argument_or_an_option(
-    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, words in {"a": ["a"], "b": ["-o", "b"], "c": ["--output", "c"]}.items():
-        assert done("scrub", report, *words).startswith(f"{name}: a copy without\n")
+        assert done("scrub", small_report, *words).startswith(f"{name}: a copy without\n")
     a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
     assert a == b == c
     for words in ([], ["d", "-o", "e"]):
-        assert_misused(bridge("scrub", report, *words), "name one output: OUT, or -o OUT")
+        assert_misused(bridge("scrub", small_report, *words), "name one output: OUT, or -o OUT")
 
 
 @pytest.mark.slow
-def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path: Path) -> None:
+def test_what_is_no_export_is_refused_and_nothing_written(
+    small_report: Path, tmp_path: Path
+) -> None:
     other, target = tmp_path / "x.sqlite", tmp_path / "out.sqlite"
     other.write_bytes(b"no database" * 100)
     assert_refused(bridge("scrub", other, target), "x.sqlite", "not an SQLite database")
@@ -271,17 +264,17 @@ def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path
     with closing(sqlite3.connect(other)) as database, database:
         database.execute("CREATE TABLE t (a)")
     assert_refused(bridge("scrub", other, target), "not an Nsight Systems export")
-    damaged = bytearray(report.read_bytes())
+    damaged = bytearray(small_report.read_bytes())
     damaged[5000:9000] = b"\xff" * 4000
     other.write_bytes(damaged)
     assert_refused(bridge("scrub", other, target), "x.sqlite", "damaged")
-    assert_misused(bridge("scrub", report, report), "the report itself")
-    assert_refused(bridge("scrub", report, tmp_path / "none" / "out.sqlite"), "no folder")
+    assert_misused(bridge("scrub", small_report, small_report), "the report itself")
+    assert_refused(bridge("scrub", small_report, tmp_path / "none" / "out.sqlite"), "no folder")
     assert not target.exists()
     target.write_text("precious", encoding="utf-8")
-    assert_refused(bridge("scrub", report, target), "exists")
+    assert_refused(bridge("scrub", small_report, target), "exists")
     assert target.read_text(encoding="utf-8") == "precious"
-    done("scrub", report, target, "--force")
+    done("scrub", small_report, target, "--force")
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 

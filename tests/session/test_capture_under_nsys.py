@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import captured
 import pytest
+from captures import exported, with_bridge
 
 import bridge
 from bridge import importers
@@ -32,8 +32,7 @@ def profile(
         "-c", "nvtx", "-p", f"{NAME}@{DOMAIN}", *options, "-o", str(folder / "report"),
         sys.executable, captured.__file__, kind,
     ]  # fmt: skip
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environ = {**os.environ, "PYTHONPATH": path, "BRIDGE_NVTX": "auto", "BRIDGE_CAPTURE": ""}
+    environ = with_bridge(BRIDGE_NVTX="auto", BRIDGE_CAPTURE="")
     return subprocess.run(
         call, env=environ, capture_output=True, text=True, check=False, timeout=120
     )
@@ -41,13 +40,8 @@ def profile(
 
 def reports(nsys: str, folder: Path) -> list[Capture]:
     """Load what nsys has written, in its order."""
-    loaded = []
-    for written in sorted(folder.glob("*.nsys-rep")):
-        made = written.with_suffix(".sqlite")
-        export = [nsys, "export", "--type=sqlite", "-o", str(made), str(written)]
-        subprocess.run(export, capture_output=True, check=True, timeout=120)
-        loaded.append(importers.load(made))
-    return loaded
+    written = sorted(folder.glob("*.nsys-rep"))
+    return [importers.load(exported(nsys, one)) for one in written]
 
 
 def steps(report: Capture) -> list[int]:

@@ -11,18 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from real_parts import NIGHT
-from watched import names, ranges, steps
+from watched import names, op, ranges, steps
 
 import bridge
 from bridge import Action, nvtx_op
 from bridge.capture.session.transitions import RECORDING
 
 BOUNDARIES = 20 if NIGHT else 6
-
-
-def op(name: str) -> None:
-    with nvtx_op(name):
-        pass
 
 
 def expected(schedule, count: int) -> list[list[int]]:

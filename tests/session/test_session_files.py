@@ -13,24 +13,15 @@ from pathlib import Path
 
 import pytest
 from command import done as printed_by
-from watched import names, unchanged
+from watched import names, op
 
 import bridge
-from bridge import importers, nvtx_op
+from bridge import importers
+
+pytestmark = pytest.mark.usefixtures("all_as_before")
 
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = {"wait": 0, "warmup": 0, "active": 1, "repeat": 3}
-
-
-@pytest.fixture(autouse=True)
-def _all_as_before():
-    with unchanged():
-        yield
-
-
-def op(name: str) -> None:
-    with nvtx_op(name):
-        pass
 
 
 def traced(path: Path) -> set[str]:

@@ -14,25 +14,16 @@ import growth
 import interrupted
 import pytest
 from real_parts import NIGHT
-from watched import names, ranges, steps, unchanged
+from watched import names, op, ranges, steps, unchanged
 
 import bridge
 from bridge import nvtx_op
 from bridge.annotate import emit
 
+pytestmark = pytest.mark.usefixtures("all_as_before")
+
 ROOT = Path(bridge.__file__).parent.parent
 ONE = {"wait": 0, "warmup": 0, "active": 1}
-
-
-@pytest.fixture(autouse=True)
-def _all_as_before():
-    with unchanged():
-        yield
-
-
-def op(name: str) -> None:
-    with nvtx_op(name):
-        pass
 
 
 def test_sessions_leave_nothing_at_exit():

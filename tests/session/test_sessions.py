@@ -12,28 +12,19 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from watched import names, ranges, steps, unchanged
+from watched import names, op, ranges, steps
 
 import bridge
 from bridge import Action, nvtx_op
 from bridge.capture.session.profile import decorate
 from bridge.importers.errors import NothingRecorded, ReportError
 
+pytestmark = pytest.mark.usefixtures("all_as_before")
+
 
 @nvtx_op
 def work() -> int:
     return 1
-
-
-def op(name: str) -> None:
-    with nvtx_op(name):
-        pass
-
-
-@pytest.fixture(autouse=True)
-def _all_as_before():
-    with unchanged():
-        yield
 
 
 def test_a_block():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import recorded_twice
+from captures import exported, profiled, with_bridge
 
 import bridge
 from bridge import importers
@@ -26,34 +25,21 @@ def cycles(nsys: str, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Ca
     """Give what nsys and the session have recorded of each cycle that nsys was to capture."""
     folder = tmp_path_factory.mktemp("nsys")
     profile(nsys, folder)
-    captured = [exported(nsys, written) for written in sorted(folder.glob("*.nsys-rep"))]
+    captured = [
+        importers.load(exported(nsys, written)) for written in sorted(folder.glob("*.nsys-rep"))
+    ]
     assert len(captured) == CYCLES
     own = [folder / name for name in ("own.jsonl", "own-2.jsonl", "own-3.jsonl")]
     return list(zip(captured, map(importers.load, own[:CYCLES]), strict=True))
 
 
 def profile(nsys: str, folder: Path) -> None:
-    call = [
-        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none",
-        "-c", "nvtx", "-p", f"{NAME}@{DOMAIN}", f"--capture-range-end=repeat:{CYCLES}",
-        "-o", str(folder / "report"), sys.executable, recorded_twice.__file__, str(folder / "own.jsonl"),
-    ]  # fmt: skip
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environ = {**os.environ, "PYTHONPATH": path, "BRIDGE_NVTX": "auto", "BRIDGE_CAPTURE": ""}
-    done = subprocess.run(
-        call, env=environ, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "to its end" in done.stdout
+    options = ("-c", "nvtx", "-p", f"{NAME}@{DOMAIN}", f"--capture-range-end=repeat:{CYCLES}")
+    program = (sys.executable, recorded_twice.__file__, folder / "own.jsonl")
+    env = with_bridge(BRIDGE_NVTX="auto", BRIDGE_CAPTURE="")
+    said = profiled(nsys, folder, *program, options=options, env=env)
+    assert "to its end" in said
     assert len(list(folder.glob("own*.jsonl"))) == len(recorded_twice.ACTIVE)
-
-
-def exported(nsys: str, report: Path) -> Capture:
-    """Load what nsys has written."""
-    made = report.with_suffix(".sqlite")
-    export = [nsys, "export", "--type=sqlite", "-o", str(made), str(report)]
-    subprocess.run(export, capture_output=True, check=True, timeout=120)
-    return importers.load(made)
 
 
 def of_calls(report: Capture):

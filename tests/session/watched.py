@@ -9,9 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bridge import nvtx_op
 from bridge.annotate.emit import state
 from bridge.importers.capture import Capture
 from bridge.importers.errors import NothingRecorded
+
+
+def op(name: str) -> None:
+    """Open and close a range."""
+    with nvtx_op(name):
+        pass
 
 
 def ranges(found: Any) -> list[dict[str, Any]]:

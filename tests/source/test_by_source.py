@@ -103,7 +103,7 @@ def test_each_activity_and_each_call_is_in_one_row(tmp_path_factory, calls):
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> Path:
+def sampled_stacks(tmp_path: Path) -> Path:
     calls = [
         ((LAUNCH, TORCH, LINEAR, STEP, MAIN), 2, "a"),
         ((LAUNCH, MINE, APP), 1, "a"),
@@ -112,8 +112,8 @@ def report(tmp_path: Path) -> Path:
     return written(tmp_path / "a.sqlite", calls)
 
 
-def test_the_command_prints_it_with_names(report):
-    document = json.loads(done("report", report, "--by", "source", "--format", "json"))
+def test_the_command_prints_it_with_names(sampled_stacks):
+    document = json.loads(done("report", sampled_stacks, "--by", "source", "--format", "json"))
     first = document["rows"][0]
     assert (first["function"], first["source"], first["gpu_ns"]) == (
         "step",
@@ -121,7 +121,9 @@ def test_the_command_prints_it_with_names(report):
         20,
     )
     assert sum(row["gpu_ns"] for row in document["rows"]) == document["totals"]["gpu_ns"]
-    pairs = json.loads(done("report", report, "--by", "op,source", "--format", "json"))["rows"]
+    pairs = json.loads(done("report", sampled_stacks, "--by", "op,source", "--format", "json"))[
+        "rows"
+    ]
     assert (pairs[0]["op"], pairs[0]["source"], pairs[0]["count"]) == (
         "a",
         "/home/me/train.py:12",
@@ -137,27 +139,27 @@ def test_without_stacks_one_line_says_what_to_record(tmp_path):
     )
 
 
-def test_a_run_of_the_store_keeps_no_stacks(report, tmp_path):
-    done("import", report, "--db", tmp_path / "a.db")
+def test_a_run_of_the_store_keeps_no_stacks(sampled_stacks, tmp_path):
+    done("import", sampled_stacks, "--db", tmp_path / "a.db")
     told = run("report", "--db", tmp_path / "a.db", "--by", "source").output
     assert "a run of the store keeps no call stacks; give the file of the report" in told
 
 
-def test_why_tells_the_line_and_the_stack(report):
-    told = done("why", report, "#0")
+def test_why_tells_the_line_and_the_stack(sampled_stacks):
+    told = done("why", sampled_stacks, "#0")
     assert "  from step at /home/me/train.py:12\n  call stack, the innermost frame first:\n" in told
     assert "    forward at /v/lib/python3.11/site-packages/torch/nn/modules/linear.py:116\n" in told
-    source = json.loads(done("why", report, "#0", "--format", "json"))["source"]
+    source = json.loads(done("why", sampled_stacks, "#0", "--format", "json"))["source"]
     assert (source["text"], source["kind"], len(source["stack"])) == (
         "/home/me/train.py:12",
         "python",
         5,
     )
-    assert json.loads(done("why", report, "#3", "--format", "json"))["source"] is None
+    assert json.loads(done("why", sampled_stacks, "#3", "--format", "json"))["source"] is None
 
 
-def test_traces_tell_the_line_of_calls_that_have_one(report, tmp_path):
-    done("trace", report, "-o", tmp_path / "a.json")
+def test_traces_tell_the_line_of_calls_that_have_one(sampled_stacks, tmp_path):
+    done("trace", sampled_stacks, "-o", tmp_path / "a.json")
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
     told = [event["args"].get("source") for event in events if event.get("cat") == "api"]
     assert told == ["/home/me/train.py:12 step", "/home/me/mine.so mine", None]

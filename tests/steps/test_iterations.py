@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
+from witness.attribution import Activity, Call, Range
 
 import bridge
 from bridge.analyze.run.steps import by_step

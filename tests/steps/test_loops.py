@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
+from witness.attribution import Activity, Call, Range
 
 from bridge.analyze.checks.summary import Summary
 from bridge.analyze.run.steps import by_step, paces

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, report_of
+from witness.attribution import Activity, Call, Range
 
 import bridge
 from bridge.analyze.run.steps import by_step

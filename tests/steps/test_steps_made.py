@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs
+from witness.attribution import Activity, Call, Range
+from witness.steps import LOADS, ROLES, Host, Step, Work, spent, states, walls
 
 from bridge.analyze.run.steps import _states, by_step, paces
 from bridge.render.summaries import step_lines
-from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 PROCESS = 7 << 24

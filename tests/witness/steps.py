@@ -1,0 +1,105 @@
+"""The walls of steps, what they were spent on one nanosecond after the other, and which are ordinary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+
+ROLES = "kernel memcpy memset communication runtime dataloader cpu other".split()
+LOADS = "enumerate(DataLoader)#"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step on the host."""
+
+    home: tuple[int, int]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What ran on a device: its role, its process, when, and the step that it was launched in (or -1).
+
+    What has no launch is of the step that it ran in.
+    """
+
+    role: str
+    home: tuple[int, int]
+    start: int
+    end: int
+    step: int
+    launched: bool = True
+
+
+@dataclass(frozen=True)
+class Host:
+    """A range or a call on the host."""
+
+    role: str
+    home: tuple[int, int]
+    start: int
+    end: int
+
+
+def walls(steps: list[Step], work: list[Work]) -> list[tuple[int, int, int]]:
+    """Return when the step before ended, and start and end, of each; steps come by process and time."""
+    found: list[tuple[int, int, int]] = []
+    calling = {one.home for one in work if one.launched and one.step >= 0}
+    # What has no launch, where other work has one, was launched before all that is recorded.
+    work = [
+        one if one.launched or one.home not in calling else replace(one, step=-1) for one in work
+    ]
+    for nth, step in enumerate(steps):
+        first = not nth or steps[nth - 1].home != step.home
+        own = [one for one in work if one.step == nth]
+        if first:
+            before = step.start
+            began = min((one.start for one in own), default=None)
+            for one in work:
+                mine = one.home == step.home and one.step < 0
+                if mine and began is not None and one.end < began:
+                    before = max(before, one.end)
+        else:
+            before = found[-1][2]
+        start = max(before, step.start)
+        found.append((before, start, max(start, step.end, *(one.end for one in own), start)))
+    return found
+
+
+def spent(step: Step, steps: list[Step], start: int, end: int, work: list[Work], host: list[Host]):
+    """Return for each role how many of the instants from start to end are its."""
+    mine = [one for one in steps if one.home == step.home]
+
+    def counts(one: Work | Host) -> bool:
+        around = one.role == "cpu" and any(one.start <= s.start and s.end <= one.end for s in mine)
+        return one.home == step.home and not around
+
+    there = [one for one in [*work, *host] if counts(one)]
+    found = dict.fromkeys(ROLES, 0)
+    for instant in range(start, end):
+        going_on = {one.role for one in there if one.start <= instant < one.end}
+        found[next(role for role in ROLES if role in going_on or role == "other")] += 1
+    return found
+
+
+def states(wall: list[int]) -> list[str]:
+    """Tell warm-up and outliers."""
+    if len(wall) < 4:
+        return [""] * len(wall)
+
+    def ordinary(values: list[int]) -> tuple[float, float]:
+        middle = median(values)
+        return middle, max(5 * median(abs(v - middle) for v in values), 0.1 * middle)
+
+    half = len(wall) // 2
+    middle, bound = ordinary(wall[half:])
+    warm = 0
+    while warm < half and wall[warm] > middle + bound:
+        warm += 1
+    if warm > max(2, len(wall) // 4):
+        warm = 0
+    middle, bound = ordinary(wall[warm:])
+    rest = ["outlier" if abs(v - middle) > bound else "" for v in wall[warm:]]
+    return ["warm-up"] * warm + rest

@@ -71,12 +71,10 @@ class Report:
 
     @cached_property
     def graphs(self) -> Totals:
-        """The accounting of the CUDA graphs that were recorded as a whole."""
         return graph_totals(self.attributed)
 
     @property
     def op_count(self) -> int:
-        """The number of ops that own at least one activity."""
         op = self.attributed.activity_op
         return len(np.unique(op[op != NONE]))
 
@@ -92,7 +90,6 @@ class Report:
 
     @property
     def rank_warnings(self) -> list[str]:
-        """A warning if several processes have one rank."""
         return self.ranks.warnings
 
     @property
@@ -104,7 +101,6 @@ class Report:
 
     @property
     def ranges(self) -> int:
-        """The number of ranges."""
         return len(self.capture.ranges)
 
     @cached_property
@@ -349,7 +345,6 @@ class Report:
         return layout(by, activities=len(self.capture.activities))
 
     def nothing(self, by: str) -> str:
-        """Return the message for a table without rows, "" for none."""
         if self.attributed.selection is not None and not self._has_selected:
             from bridge.render import units  # few tables need it
 

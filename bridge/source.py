@@ -47,7 +47,6 @@ class TimeRange:
 
     @property
     def options(self) -> list[str]:
-        """The options that were given."""
         names = {
             "--from": self.first,
             "--to": self.last,
@@ -286,7 +285,7 @@ def _read(
     source: ReportInput, details: Details, listener: Listener
 ) -> tuple[Capture, AttributionOptions]:
     """Return the frames of the files or of the run, and how to attribute them."""
-    from bridge.importers.sides import of_side
+    from bridge.importers.sides import select_side
 
     source.check()
     if source.only:
@@ -296,7 +295,7 @@ def _read(
         return read_files(source.reports, details, source.sidecar, listener), attribution
     capture, attribution = _stored_run(source, details, listener)
     check_ranks(attribution.rank_from, capture.source)
-    return of_side(capture, source.only) if source.only else capture, attribution
+    return select_side(capture, source.only) if source.only else capture, attribution
 
 
 def _of_side(details: Details, side: str) -> Details:

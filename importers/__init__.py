@@ -14,7 +14,7 @@ from bridge.importers.errors import NoSuchReport, NotAReport, ReportError
 from bridge.importers.formats import read
 from bridge.importers.nsys.tables import EVERY, ONLY, SIDES, Details, requested_side
 from bridge.importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
-from bridge.importers.sides import of_side
+from bridge.importers.sides import select_side
 
 LOG = logging.getLogger("bridge.importers")
 
@@ -71,7 +71,7 @@ def _load(report: Location, given: str, details: Details, sidecar: Sequence[Path
 def _load_file(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     try:
         _check_readable(path)
-        capture = of_side(read(path, details, sidecar), requested_side(details))
+        capture = select_side(read(path, details, sidecar), requested_side(details))
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
     facts = capture.facts[0]

@@ -77,7 +77,6 @@ def read_columns(file: TableFile, query: Query) -> Columns:
 
 
 def _column(query: Query, name: str, batch: Batch) -> Ints | Texts:
-    """Return a column of a batch."""
     if name in query.numbers:
         return _number_texts(query.columns[name], query.numbers[name], batch)
     if name in query.blobs:
@@ -99,7 +98,7 @@ def _joined(parts: Sequence[Ints | Texts], *, is_text: bool) -> Ints | Texts:
 # -- Columns of a batch as they are stored
 
 
-class Stored(NamedTuple):
+class NullableColumn(NamedTuple):
     """Values of a column, and which of them are not NULL; ``valid`` is None if all are."""
 
     values: Any
@@ -111,26 +110,26 @@ REALS = frozenset(("half_float", "float", "double"))
 TEXTS = frozenset(("string", "large_string", "binary", "large_binary"))
 
 
-def _stored_ints(view: Any) -> Stored | None:
+def _stored_ints(view: Any) -> NullableColumn | None:
     """Return a column of integers, None for a column of another type.
 
     Numbers above the range of int64 wrap around, as in SQLite.
     """
     if view.storage_type == "bool":
-        return Stored(_bits(view, 1).astype(np.int64), _valid(view))
+        return NullableColumn(_bits(view, 1).astype(np.int64), _valid(view))
     if view.storage_type not in INTEGERS:
         return None
-    return Stored(_values(view, 1).astype(np.int64, copy=False), _valid(view))
+    return NullableColumn(_values(view, 1).astype(np.int64, copy=False), _valid(view))
 
 
-def _stored_reals(view: Any) -> Stored | None:
+def _stored_reals(view: Any) -> NullableColumn | None:
     """Return a column of numbers as float64, None for a column of another type."""
     if view.storage_type not in INTEGERS | REALS:
         return None
-    return Stored(_values(view, 1).astype(np.float64), _valid(view))
+    return NullableColumn(_values(view, 1).astype(np.float64), _valid(view))
 
 
-def _stored_texts(view: Any) -> Stored | None:
+def _stored_texts(view: Any) -> NullableColumn | None:
     """Return a column of texts, None for a column of another type."""
     if view.dictionary is not None:
         index, words = _stored_ints(view), _stored_texts(view.dictionary)
@@ -140,16 +139,18 @@ def _stored_texts(view: Any) -> Stored | None:
         if rows.min(initial=0) < 0 or rows.max(initial=0) >= max(1, len(words.values)):
             raise TypeError("a text that is not in its dictionary")
         empty = Texts.concat([words.values, _empty_texts(1)])  # for a dictionary without words
-        return Stored(empty.take(rows), index.valid)
+        return NullableColumn(empty.take(rows), index.valid)
     if view.storage_type not in TEXTS:
         return None
     if not view.length:
-        return Stored(Texts.of([]), None)
+        return NullableColumn(Texts.of([]), None)
     offsets = _values(view, 1, more=1).astype(np.int64)
     data = np.frombuffer(view.buffer(2), np.uint8)
     if offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
         raise TypeError("texts outside of their block")
-    return Stored(Texts(data[offsets[0] : offsets[-1]].copy(), offsets - offsets[0]), _valid(view))
+    return NullableColumn(
+        Texts(data[offsets[0] : offsets[-1]].copy(), offsets - offsets[0]), _valid(view)
+    )
 
 
 def _values(view: Any, buffer: int, *, more: int = 0) -> NDArray[Any]:
@@ -226,7 +227,7 @@ def _empty_texts(rows: int) -> Texts:
     return Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64))
 
 
-def _source(view: Any, value: Value) -> Stored | None:
+def _source(view: Any, value: Value) -> NullableColumn | None:
     """Return a source of a column, None if it has nothing but NULL.
 
     Values of another type are NULL, or raise TypeError.

@@ -198,7 +198,6 @@ def _messages(file: BinaryIO, position: int, size: int) -> Iterator[_Message]:
 
 
 def _message(data: bytes, position: int) -> _Message:
-    """Return a message at a position."""
     try:
         (root,) = struct.unpack_from("<I", data)
         kind, body = _number(data, root, KIND, "<B"), _number(data, root, BODY_LENGTH, "<q")

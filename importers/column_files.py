@@ -148,7 +148,6 @@ class Column:
     dictionary: None = None
 
     def buffer(self, number: int) -> NDArray[Any]:
-        """Return a buffer."""
         return self.buffers[number]
 
 
@@ -163,16 +162,13 @@ class ArrowTable:
 
     @property
     def columns(self) -> Present:
-        """The columns, and for each whether it is never NULL."""
         return {field.name: not field.nullable for field in self.fields}
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return self.stream.rows
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
-        """Yield some columns of all rows; raises NotAReport if the file is damaged."""
         odd = [field.type for field in self.fields if not field.is_plain]
         try:
             with self.path.open("rb", buffering=0) as file:

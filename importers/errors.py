@@ -28,7 +28,6 @@ class NoSuchReport(NotAReport):
         self.path = path
 
     def __str__(self) -> str:
-        """Return the message."""
         return f"{self.path}: no such file; is the name right?"
 
 

@@ -104,7 +104,6 @@ Location = Path | Url  # of a report
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is a URL, and no path."""
     return SCHEME.match(text) is not None
 
 
@@ -195,7 +194,8 @@ def _fetch(url: Url, folder: Path) -> Path:
 
 def _copy(url: Url, system: Any, path: str, target: Path) -> None:
     """Copy a file; raises RemoteError if it does not fit on the disk, or arrives in part."""
-    size, free = system.info(path).get("size"), shutil.disk_usage(target.parent).free
+    size = system.info(path).get("size")
+    free = shutil.disk_usage(target.parent).free
     if size is not None and size > free:
         raise RemoteError(_no_space(url, target, f"it takes {size} bytes, {free} are free"))
     try:
@@ -292,7 +292,6 @@ class Downloads:
         self._paths: dict[Url, Path] = {}
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, *_: object) -> None:

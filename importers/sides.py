@@ -26,7 +26,7 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def of_side(capture: Capture, side: str) -> Capture:
+def select_side(capture: Capture, side: str) -> Capture:
     """Return the rows of one side of a capture. Raises NothingRecorded if it has none."""
     if not side:
         return capture

@@ -533,14 +533,12 @@ def texts_of_numbers(sql: str, names: Sequence[str], numbers: NDArray[np.float64
 
 
 def ints_of(columns: Columns, name: str) -> Ints:
-    """Return a column of integers."""
     column = columns[name]
     assert isinstance(column, np.ndarray)
     return column
 
 
 def texts_of(columns: Columns, name: str) -> Texts:
-    """Return a column of texts."""
     column = columns[name]
     assert isinstance(column, Texts)
     return column

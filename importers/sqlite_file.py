@@ -68,14 +68,14 @@ class PageFile:
             require(size >= MIN_PAGE and size & (size - 1) == 0, "page size")
             require(size - head[20] >= MIN_USABLE, "reserved bytes")
             pages = os.fstat(descriptor).st_size // size
-            encoding, has_log = int.from_bytes(head[56:60], "big"), head[18] != 1 or head[19] != 1
+            encoding = int.from_bytes(head[56:60], "big")
+            has_log = head[18] != 1 or head[19] != 1
             return cls(descriptor, size, size - head[20], pages, encoding, has_log)
         except BaseException:
             os.close(descriptor)
             raise
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self.descriptor)
 
     def read(self, numbers: Ints) -> Pages:

@@ -94,7 +94,8 @@ def leaves_of(file: PageFile, root: int) -> Leaves:
 
 def _children(file: PageFile, level: Leaves, pages: Pages) -> Leaves:
     """Return the children of interior pages."""
-    cells, rightmost = _cells(file, pages, INTERIOR), quads_of(pages.data)[pages.head + 8]
+    cells = _cells(file, pages, INTERIOR)
+    rightmost = quads_of(pages.data)[pages.head + 8]
     child = quads_of(pages.data)[cells.position].astype(np.int64)
     key, _ = _varints(pages.data, cells.position + 4)
     count = np.bincount(cells.page, minlength=len(level.number))

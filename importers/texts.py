@@ -85,7 +85,6 @@ class Texts:
         return [data[offsets[row] : offsets[row + 1]].decode(errors="replace") for row in selected]
 
     def take(self, rows: Ints) -> Texts:
-        """Return the texts of some rows."""
         return self.slices(self.offsets[rows], self.offsets[rows + 1])
 
     def slices(self, starts: Ints, ends: Ints) -> Texts:

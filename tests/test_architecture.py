@@ -64,11 +64,9 @@ LAYOUT = {
     "bridge/render/packet_tracks.py": {"cumsum", "argsort", "unique", "bincount"},
 }
 
-MOST_EXCEPTIONS = 120  # from the linter
+LINT_EXCEPTIONS = 120  # as many as there are: the number may fall, not rise
 REASON = re.compile(r"# noqa: [A-Z0-9, ]+ (- |\()\S")
 
-LONGEST_MODULE = 600
-LONGEST_FUNCTION = 60
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 TOP_LEVEL = {
@@ -150,14 +148,6 @@ def computations(code: str) -> list[str]:
     return sorted(f"{name} in line {line}" for name, line in set(found) if name in COMPUTATIONS)
 
 
-def long_functions(code: str) -> list[str]:
-    """List the functions over the limit, counted from `def` (decorators aside) to the last line."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    functions = (node for node in ast.walk(parsed(code)) if isinstance(node, kinds))
-    lengths = ((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions)
-    return [f"{name} has {length} lines" for name, length in lengths if length > LONGEST_FUNCTION]
-
-
 def table_names(code: str) -> list[str]:
     return [match[0] for match in NSIGHT_TABLES.finditer(code)]
 
@@ -210,12 +200,6 @@ def test_a_renderer_computes_nothing():
 @pytest.mark.slow
 def test_every_module_says_what_it_is_for():
     assert not offenders(MODULES, lambda code: ast.get_docstring(parsed(code)) is None)
-
-
-@pytest.mark.slow
-def test_modules_and_functions_are_short():
-    assert not offenders(MODULES, lambda code: len(code.splitlines()) > LONGEST_MODULE)
-    assert not offenders(MODULES, long_functions)
 
 
 @pytest.mark.slow
@@ -286,11 +270,25 @@ def test_a_command_seldom_looks_for_garbage(tmp_path: Path):
     assert enabled == "False"  # at the end
 
 
+def lint_exceptions(code: str) -> list[str]:
+    """List the lines that are excepted from a rule of the linter."""
+    return [line.strip() for line in code.splitlines() if "# noqa" in line]
+
+
+def wrong_count(exceptions: int) -> str:
+    """Return what to do when there are more or fewer exceptions than the number above says."""
+    if exceptions > LINT_EXCEPTIONS:
+        return f"{exceptions} exceptions from the linter, {LINT_EXCEPTIONS} are allowed: remove one"
+    if exceptions < LINT_EXCEPTIONS:
+        return f"only {exceptions} exceptions from the linter: lower LINT_EXCEPTIONS to that"
+    return ""
+
+
 @pytest.mark.slow
-def test_exceptions_from_the_linter_are_few_and_have_a_reason():
-    every = [line for path in MODULES for line in source(path).splitlines() if "# noqa" in line]
-    assert len(every) <= MOST_EXCEPTIONS
-    assert [line.strip() for line in every if not REASON.search(line)] == []
+def test_exceptions_from_the_linter_do_not_grow_and_have_a_reason():
+    every = [line for path in MODULES for line in lint_exceptions(source(path))]
+    assert not wrong_count(len(every))
+    assert [line for line in every if not REASON.search(line)] == []
 
 
 # -- each scanner finds what it is for
@@ -299,6 +297,16 @@ def test_exceptions_from_the_linter_are_few_and_have_a_reason():
 def test_modules_are_found():
     assert "bridge/__init__.py" in MODULES
     assert inside("importers")
+
+
+def test_an_exception_from_the_linter_is_found():
+    assert lint_exceptions("x = 1  # noqa: E731\ny = 2  # text") == ["x = 1  # noqa: E731"]
+
+
+def test_the_number_of_exceptions_neither_grows_nor_stays_behind():
+    assert "remove one" in wrong_count(LINT_EXCEPTIONS + 1)
+    assert "lower LINT_EXCEPTIONS" in wrong_count(LINT_EXCEPTIONS - 1)
+    assert not wrong_count(LINT_EXCEPTIONS)
 
 
 def test_a_relative_import_is_found():
@@ -364,14 +372,6 @@ def test_offenders_are_named():
         "bridge/__init__.py": True
     }
     assert not offenders(["bridge/__init__.py"], relative_imports)
-
-
-def test_a_long_function_is_found():
-    def body(lines: int) -> str:
-        return "@decorated\n@twice\ndef f():\n" + "    x = 1\n" * lines
-
-    assert long_functions(body(LONGEST_FUNCTION)) == [f"f has {LONGEST_FUNCTION + 1} lines"]
-    assert not long_functions(body(LONGEST_FUNCTION - 1))
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,9 @@ class Nvtx:
 
     @property
     def version(self) -> str:
-        """Return the version of the package."""
         return version_of("nvtx")
 
     def push(self, label: Label, payload: float) -> None:
-        """Open a range."""
         domain = self._domain(label.domain)
         self._push(self._attributes(domain, label, payload), domain.handle)
 
@@ -60,18 +58,15 @@ class Nvtx:
         return partial(setattr, attributes, "payload"), push, partial(self._pop, domain.handle)
 
     def name_category(self, domain: str | None, name: str) -> None:
-        """Record the name of a new category."""
         _uncached(self._domain(domain), "get_category_id")(
             self._domain(domain), text(name).decode()
         )
 
     def mark(self, label: Label, payload: float) -> None:
-        """Record an instant."""
         domain = self._domain(label.domain)
         self._mark(self._attributes(domain, label, payload), domain.handle)
 
     def pop(self, domain: str | None) -> None:
-        """Close the innermost range of the domain."""
         self._pop(self._domain(domain).handle)
 
     def start(self, label: Label, payload: float) -> Any:
@@ -191,11 +186,9 @@ class Interop:
 
     @property
     def version(self) -> str:
-        """Return the version of the wheel."""
         return next(filter(None, map(version_of, WHEELS)), "")
 
     def push(self, label: Label, payload: float) -> None:
-        """Open a range."""
         self._emit(self._push, label, payload)
 
     def bind(self, label: Label, *, always: bool) -> Bound | None:
@@ -215,15 +208,12 @@ class Interop:
         return partial(setattr, number, "value"), push, partial(self._pop, domain)
 
     def name_category(self, domain: str | None, name: str) -> None:
-        """Record the name of a new category."""
         self._category_id(domain, name)
 
     def mark(self, label: Label, payload: float) -> None:
-        """Record an instant."""
         self._emit(self._mark, label, payload)
 
     def pop(self, domain: str | None) -> None:
-        """Close the innermost range of the domain."""
         self._pop(self._domains[domain])
 
     def start(self, label: Label, payload: float) -> Any:
@@ -231,7 +221,6 @@ class Interop:
         return self._emit(self._start, label, payload) or 0
 
     def end(self, label: Label, handle: Any) -> None:
-        """End the process range with this id."""
         self._end(self._domains[label.domain], ctypes.c_uint64(handle))
 
     def _emit(self, call: Callable[..., Any], label: Label, payload: float) -> Any:

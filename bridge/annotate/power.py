@@ -67,7 +67,6 @@ class Nvml:
         return result
 
     def close(self) -> None:
-        """Release the library."""
         self._call("nvmlShutdown")
 
     def _devices(self) -> Iterator[tuple[int, ctypes.c_void_p]]:

@@ -292,7 +292,6 @@ def current() -> Stack:
 
 
 def push(entry: Entry) -> None:
-    """Open a range on this thread."""
     stack = here.stack
     if stack.emitter is not emit.state.emitter or stack.busy or stack.orphans or stack.care():
         current().run(Stack.push, entry)

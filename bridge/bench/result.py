@@ -71,7 +71,6 @@ class Options:
 
     @property
     def times(self) -> int:
-        """The number of timed runs."""
         return self.runs * self.repeat
 
 

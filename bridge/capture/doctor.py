@@ -178,9 +178,15 @@ def _run_nsys(command: list[str], folder: Path) -> subprocess.CompletedProcess[s
     LOG.debug("running %s", command)
     try:
         return subprocess.run(
-            command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True,
-            errors="replace", timeout=TIME_LIMIT_S, check=False,
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIME_LIMIT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 1, "", str(error))
 

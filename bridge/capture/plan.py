@@ -530,14 +530,14 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
     if name == cupti.NAME:
         added |= cupti.environment(request, report)
     return Plan(
-        installed,
-        request,
-        report,
-        command_line(installed, tool_options),
-        command,
-        added,
-        annotation_line(plain=plain, auto=auto, ops=auto_ops),
-        unrecorded_remedy(words, module=module, plain=plain, auto=auto),
+        tool=installed,
+        request=request,
+        report=report,
+        options=command_line(installed, tool_options),
+        program=command,
+        added=added,
+        annotations=annotation_line(plain=plain, auto=auto, ops=auto_ops),
+        unrecorded_remedy=unrecorded_remedy(words, module=module, plain=plain, auto=auto),
     )
 
 

@@ -53,7 +53,6 @@ class Callers:
     offers: Ints
 
     def only(self, mask: Flags) -> Callers:
-        """Return the rows of a mask."""
         return Callers(self.call[mask], self.node[mask], self.offers[mask])
 
 
@@ -102,7 +101,6 @@ class _Waiting:
 
     @classmethod
     def of(cls, capture: Capture, attribution: Attribution, launches: Launches) -> _Waiting:
-        """Return the threads of a capture."""
         range_keys = [frames.ints(capture.ranges, c) for c in ("report", "process")]
         codes = key_codes(range_keys, (launches.report, launches.process))
         return cls(capture, attribution, launches, *codes)

@@ -472,7 +472,17 @@ def chosen_steps(capture: Capture, wanted: str) -> Steps:
     )
     found_by, unknown = np.full(len(rows), RANGE), np.full(len(rows), NONE)
     loop = np.zeros(len(rows), np.int64)
-    steps = Steps(rows, number, report, process, start, end, found_by, loop, unknown)
+    steps = Steps(
+        range=rows,
+        number=number,
+        report=report,
+        process=process,
+        start=start,
+        end=end,
+        found_by=found_by,
+        loop=loop,
+        first=unknown,
+    )
     return numbered(outermost(in_order(steps)))
 
 

@@ -187,7 +187,17 @@ def with_optimizer_steps(steps: Steps, capture: Capture, op: Ints) -> Steps:
     unknown = np.full(len(rows), NONE)
     report, process, start, end = (column[rows] for column in (report, process, start, end))
     none = np.zeros(len(rows), np.int64)
-    steps_of_calls = Steps(rows, rows, report, process, start, end, none, none, unknown)
+    steps_of_calls = Steps(
+        range=rows,
+        number=rows,
+        report=report,
+        process=process,
+        start=start,
+        end=end,
+        found_by=none,
+        loop=none,
+        first=unknown,
+    )
     calls = outermost(in_order(steps_of_calls))
     with_steps = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
     found = [

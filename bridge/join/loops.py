@@ -70,15 +70,14 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoopDetection:
     """The loops of a process in the order of time, or why there are none."""
 
     loops: tuple[Loop, ...]
     why: str = ""
 
 
-def find_loops(work: Issued) -> Found:
-    """Return the loops of a process."""
+def find_loops(work: Issued) -> LoopDetection:
     search = _Search.of(work)
     divisions = search.divisions()
     loops: list[Division] = []
@@ -91,13 +90,13 @@ def find_loops(work: Issued) -> Found:
             if outer is None:
                 why = reason
                 if division.covered >= MIN_COVERED:
-                    return Found((), why)
+                    return LoopDetection((), why)
             else:
                 loops.append(outer)
     if sum(one.covered for one in loops) < MIN_COVERED:
-        return Found((), why)
+        return LoopDetection((), why)
     ordered = sorted(loops, key=lambda one: one.first)
-    return Found(tuple(loop for one in ordered for loop in _alike(search.cut(one))))
+    return LoopDetection(tuple(loop for one in ordered for loop in _alike(search.cut(one))))
 
 
 def _alike(loop: Loop) -> list[Loop]:
@@ -150,7 +149,6 @@ class Division:
 
     @property
     def first(self) -> int:
-        """The first row."""
         return int(self.row[0])
 
     @property

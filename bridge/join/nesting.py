@@ -272,7 +272,15 @@ class Modules:
         )
         name, names = unique_names(op[nodes], [_module_name(name) for name in ops])
         path, texts = paths(modules.parent, name, names, dotted=True)
-        return cls(modules, nearest, path, texts, marked[nodes], name, names)
+        return cls(
+            nesting=modules,
+            nearest=nearest,
+            path=path,
+            paths=texts,
+            marked=marked[nodes],
+            name=name,
+            names=names,
+        )
 
 
 def _is_marked(capture: Capture) -> Flags:

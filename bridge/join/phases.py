@@ -47,7 +47,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Attributed:
+class PhaseAttribution:
     """An attribution, which ranges are its ops, and lines for the user about phases."""
 
     attribution: Attribution
@@ -77,7 +77,7 @@ def is_session(capture: Capture) -> Flags:
 
 def attribute_with_phases(
     capture: Capture, records: Records, *, prefer_capture: bool, phases: bool
-) -> Attributed:
+) -> PhaseAttribution:
     """Attribute the activities to ops: those push/pop ranges that may be ops.
 
     With ``phases``, start/end ranges are ops in reports that hold no push/pop range. Those of a
@@ -92,7 +92,7 @@ def attribute_with_phases(
     if as_ops.any():
         as_ops &= ~is_session(capture)
     if not as_ops.any():
-        return Attributed(_attribute(replace(records, ranges=ranges), prefer_capture), is_op)
+        return PhaseAttribution(_attribute(replace(records, ranges=ranges), prefer_capture), is_op)
     records = replace(records, ranges=ranges)
     try:
         return _with_ops(capture, records, of_phases, as_ops, prefer_capture)
@@ -110,7 +110,7 @@ def attribute_with_phases(
 
 def _with_ops(
     capture: Capture, records: Records, of_phases: Flags, as_ops: Flags, prefer_capture: bool
-) -> Attributed:
+) -> PhaseAttribution:
     """Attribute with the phases ``as_ops`` as ops. Raises TangledError if ranges cross too often."""
     by_process = _by_process(capture, records, of_phases, as_ops)
     attribution = _attribute(by_process, prefer_capture)
@@ -118,7 +118,7 @@ def _with_ops(
     rule = np.where(by_phase, np.int8(BY_PHASE), attribution.rule)
     concerned = np.bincount(records.ranges.report[as_ops], minlength=len(of_phases)) > 0
     notes = _notes(capture, concerned, AS_OPS)
-    return Attributed(replace(attribution, rule=rule), records.ranges.is_op | as_ops, notes)
+    return PhaseAttribution(replace(attribution, rule=rule), records.ranges.is_op | as_ops, notes)
 
 
 def _tangled(by_process: Records, of_phases: Flags) -> Flags:

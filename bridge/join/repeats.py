@@ -121,7 +121,17 @@ def _steps(key: tuple[int, int], start: Ints, end: Ints, first: Ints) -> Steps:
     number = np.arange(len(start))
     unknown = np.full(len(start), NONE)
     found_by = np.full(len(start), REPETITION)
-    return Steps(unknown, number, report, process, start, end, found_by, number * 0, first)
+    return Steps(
+        range=unknown,
+        number=number,
+        report=report,
+        process=process,
+        start=start,
+        end=end,
+        found_by=found_by,
+        loop=number * 0,
+        first=first,
+    )
 
 
 def _issued(
@@ -312,7 +322,6 @@ class PrefixSums:
 
     @classmethod
     def of(cls, work: Work) -> PrefixSums:
-        """Return the sums of ``work``."""
         return cls(
             *(
                 np.append(0, np.cumsum(c))
@@ -357,7 +366,6 @@ class Repeats:
     pause: Floats
 
     def select(self, rows: Flags) -> Repeats:
-        """Return the groups of ``rows``."""
         return Repeats(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 

@@ -64,7 +64,17 @@ class Steps:
         )
         number, found_by = step_number[code[rows]], np.full(len(rows), RANGE)
         loop, first = np.zeros(len(rows), np.int64), np.full(len(rows), NONE)
-        steps = cls(rows, number, report, process, start, end, found_by, loop, first)
+        steps = cls(
+            range=rows,
+            number=number,
+            report=report,
+            process=process,
+            start=start,
+            end=end,
+            found_by=found_by,
+            loop=loop,
+            first=first,
+        )
         return numbered(outermost(in_order(steps)))
 
     @classmethod
@@ -100,7 +110,6 @@ class Steps:
         return pairwise(run_edges(number_groups(*keys)[0]).tolist())
 
     def select(self, rows: Ints | Flags) -> Steps:
-        """Return the steps of ``rows``."""
         columns = (getattr(self, field.name) for field in fields(self))
         return Steps(*(column[rows] for column in columns))
 

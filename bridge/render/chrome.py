@@ -23,6 +23,7 @@ from bridge.analyze.draw.tracks import Group, Track
 from bridge.analyze.run.ranks import Ranks
 from bridge.importers.capture import Capture
 from bridge.render.text_columns import (
+    Gather,
     Ints,
     Lines,
     Micros,
@@ -33,7 +34,6 @@ from bridge.render.text_columns import (
     Path,
     Piece,
     Text,
-    Through,
     numbers,
     printed_chunks,
 )
@@ -167,10 +167,10 @@ class Events:
         pieces: list[Piece] = [
             Names(is_end.astype(np.int64), [b',\n{"ph":"B"', b',\n{"ph":"E"']),
             Text(f',"cat":"{s.kind}","name":'.encode()),
-            Through(self._name(s), row),
-            Through(Names(s.track, self.places), row),
+            Gather(self._name(s), row),
+            Gather(Names(s.track, self.places), row),
             self._time(time),
-            *(p if isinstance(p, Text) else Through(p, row) for p in self._args(s)),
+            *(p if isinstance(p, Text) else Gather(p, row) for p in self._args(s)),
             Text(b"}"),
         ]
         return Lines(pieces, np.arange(len(row)))
@@ -218,7 +218,7 @@ class Events:
         if not len(self.unbound):
             return []
         number = Number(np.arange(1, len(a.call) + 1))
-        call = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
+        call = [Gather(p, a.call) for p in self._at(a.calls, a.calls.start)]
         to = self._at(a.activities, a.activities.start)
         category, name = self.style.arrow_category, self.style.arrow_name
         return [
@@ -235,7 +235,7 @@ class Events:
         number = Number(rows + 1)
         places = self._at(links.slices, links.slices.start)
         return [
-            _end(links.kind, links.kind, ph, number, [Through(p, row) for p in places], rows)
+            _end(links.kind, links.kind, ph, number, [Gather(p, row) for p in places], rows)
             for ph, row in (("s", links.first), ("f", links.second))
         ]
 

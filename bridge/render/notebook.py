@@ -113,7 +113,6 @@ class ShownTable:
         return "\n".join((*self.above, table + "\n".join(lines)))
 
     def _repr_html_(self) -> str:
-        """Return the table as HTML."""
         below = paragraphs((_more(self.left_out), *self.below))
         return document(
             (*paragraphs(self.above), rows_as_html(self.by, self.rows), *below),
@@ -125,11 +124,9 @@ class ShownAdvice(AdviceReport):
 
     @classmethod
     def of(cls, advised: AdviceReport) -> Self:
-        """Return the same advice."""
         return cls(**_fields(advised))
 
     def _repr_html_(self) -> str:
-        """Return the advice as HTML."""
         pieces = "".join(f"<li>{''.join(_advice_parts(piece))}</li>" for piece in self.advice)
         lines = (line.strip() for line in advice.rest(self))
         return document(
@@ -153,7 +150,6 @@ class ShownQuality(Quality):
 
     @classmethod
     def of(cls, judged: Quality) -> Self:
-        """Return the same quality."""
         return cls(**_fields(judged))
 
     def _repr_html_(self) -> str:
@@ -174,7 +170,6 @@ class ShownSummary(Summary):
 
     @classmethod
     def of_summary(cls, summarized: Summary) -> Self:
-        """Return the same summary."""
         return cls(**_fields(summarized))
 
     def _repr_html_(self) -> str:
@@ -217,5 +212,4 @@ class Picture:
         return "<Picture: a notebook shows it; for a file: bridge plot REPORT -o ops.svg>"
 
     def _repr_svg_(self) -> str:
-        """Return the picture."""
         return self.svg

@@ -97,10 +97,13 @@ def _trace_nodes(graph: OpGraph, threads: dict[int, int], offset: int) -> Iterat
         node["inputs"] = _sides(row, "", inputs[row["id"]])
         node["outputs"] = _sides(row, "output_", outputs[row["id"]])
         node["attrs"] = _attributes(
-            rf_id=row["id"], fw_parent=of_forward + offset if of_forward else 0,
-            seq_id=row["seq"], scope=scope, tid=tid,
+            rf_id=row["id"],
+            fw_parent=of_forward + offset if of_forward else 0,
+            seq_id=row["seq"],
+            scope=scope,
+            tid=tid,
             op_schema=f"{row['name']}.{row['overload']}" if row["overload"] else row["name"],
-        )  # fmt: skip
+        )
         yield node
 
 

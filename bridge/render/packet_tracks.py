@@ -29,10 +29,10 @@ from bridge.render.packets import (
     Part,
     Piece,
     column_of,
+    gather,
     integer,
     message,
     tag,
-    through,
     varints,
 )
 from bridge.render.text_columns import Names
@@ -61,7 +61,6 @@ class Paths:
 
     @classmethod
     def of(cls, chain: Chain, rows: Ints) -> Paths:
-        """Return the paths of some rows."""
         of_node = np.full(len(chain.parent) + 1, MISSING)
         name_count = len(chain.name.names)
         values = [np.empty(0, np.int64)]
@@ -93,7 +92,6 @@ class PathText(Piece):
         return width
 
     def parts(self, rows: Ints) -> list[Part]:
-        """Return the paths' bytes for some rows."""
         return list(self._upwards(rows))[::-1]
 
     def _upwards(self, rows: Ints) -> Iterator[Part]:
@@ -128,7 +126,6 @@ class InternTable:
         self.paths: list[Packets] = []
 
     def number(self, use: int, text: str) -> int:
-        """Return the number of a text."""
         known = self.known.setdefault(use, {})
         if text not in known:
             known[text] = self._next(use, 1)
@@ -141,7 +138,7 @@ class InternTable:
         number_by_code = np.full(len(used), MISSING)  # the last entry is for rows without a name
         codes = np.flatnonzero(used[:-1])
         number_by_code[codes] = [self.number(use, named.names[code]) for code in codes.tolist()]
-        return through(number_by_code, named.codes)
+        return gather(number_by_code, named.codes)
 
     def path_column(self, use: int, chain: Chain, rows: Ints) -> Column:
         """Number the distinct paths of some rows, as `column` does for names."""
@@ -153,7 +150,7 @@ class InternTable:
         packet = Message(PACKET, [Fixed(ON_SEQUENCE), Message(INTERNED_DATA, [entry])])
         self.paths.append(Packets([packet], np.arange(len(paths.name)), TEXTS_PER_CHUNK))
         number_by_node = np.where(paths.of_node == MISSING, MISSING, paths.of_node + first)
-        return through(number_by_node, chain.node)
+        return gather(number_by_node, chain.node)
 
     def packets(self) -> Iterator[bytes]:
         """Yield packets with all texts and their numbers, except paths."""
@@ -226,8 +223,7 @@ class Descriptors:
         self.of_track = np.array([self._track(track) for track in tracks], np.int64)
 
     def slices(self, s: Slices) -> Column:
-        """Return the track of each slice."""
-        return through(self.of_track, s.track)
+        return gather(self.of_track, s.track)
 
     def samples(self, s: Slices) -> Column:
         """Return the track of each sample of a counter; a group has one track per name."""

@@ -28,11 +28,10 @@ HALF = 32
 
 
 def column_of(values: Ints) -> Column:
-    """Return an array as a column."""
     return lambda rows: values[rows]
 
 
-def through(table: Ints, codes: Ints) -> Column:
+def gather(table: Ints, codes: Ints) -> Column:
     """Return a column of the entries of a table, by the code of each row."""
     return lambda rows: table[codes[rows]]
 
@@ -130,7 +129,6 @@ class Integers(Piece):
     missing: int | None = MISSING
 
     def parts(self, rows: Ints) -> list[Part]:
-        """Return the field's bytes for some rows."""
         values = self.column(rows)
         smallest, largest = int(values.min()), int(values.max())
         if smallest == largest:
@@ -149,7 +147,6 @@ class Words(Piece):
     missing: int | None = MISSING
 
     def parts(self, rows: Ints) -> list[Part]:
-        """Return the field's bytes for some rows."""
         values = self.column(rows)
         present, values = _present_values(values, int(values.min()), self.missing)
         if present is not None and not present.any():
@@ -167,11 +164,9 @@ class Message(Piece):
     strict: bool = False
 
     def width(self, rows: Ints) -> int:
-        """Return the number of bytes of the texts that are padded for some rows."""
         return sum(piece.width(rows) for piece in self.pieces)
 
     def parts(self, rows: Ints) -> list[Part]:
-        """Return the message's bytes for some rows."""
         fields = [piece.parts(rows) for piece in self.pieces]
         result = [part for field in fields for part in field]
         if not self.strict:

@@ -50,10 +50,10 @@ from bridge.render.packets import (
     Piece,
     Words,
     column_of,
+    gather,
     integer,
     message,
     tag,
-    through,
 )
 from bridge.render.text_columns import printed_chunks
 
@@ -256,7 +256,7 @@ class _Writer:
         if isinstance(value, Json):
             reals = np.array([*map(_real, value.texts), np.nan])
             rows = rows[np.isfinite(reals[value.codes[rows]])]
-            words = through(reals.view(np.int64), value.codes)
+            words = gather(reals.view(np.int64), value.codes)
             sample = Words(tag(DOUBLE_COUNTER_VALUE, FIXED64), words, None)
         else:
             assert isinstance(value, np.ndarray)  # by the definition of Timeline.counters
@@ -302,7 +302,7 @@ class _Writer:
                 return [Integers(tag(STRING_VALUE_IID), self.texts.path_column(use, column, rows))]
             case Json(codes, texts, True):
                 reals = np.array([float(text) for text in texts]).view(np.int64)
-                words = through(np.append(reals, MISSING), codes)  # no real number has these bits
+                words = gather(np.append(reals, MISSING), codes)  # no real number has these bits
                 return [Words(tag(DOUBLE_VALUE, FIXED64), words)]
             case NameColumn(codes, texts) | Json(codes, texts):
                 named = self.texts.column(use, NameColumn(codes, texts), rows)

@@ -183,8 +183,8 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Through:
-    """Another piece, at row ``row`` of that piece for each line."""
+class Gather:
+    """For each line the row ``row`` of another piece."""
 
     piece: Piece
     row: Ints
@@ -233,7 +233,7 @@ class Path:
         return _side_by_side(blocks[::-1])
 
 
-Piece = Text | Number | NumberText | OptionalNumber | Micros | Names | Through | Path
+Piece = Text | Number | NumberText | OptionalNumber | Micros | Names | Gather | Path
 WITHOUT_NULS = Number, NumberText, Micros  # pieces that need not begin with a word
 
 
@@ -256,7 +256,7 @@ class Lines:
         if count > 1 and count * sum(_width(p, self.rows) for p in self.pieces) > MAX_PRINTED:
             halves = (self.rows[: count // 2], self.rows[count // 2 :])
             return b"".join(Lines(self.pieces, rows).print() for rows in halves)
-        kinds = [type(p.piece if isinstance(p, Through) else p) for p in self.pieces]
+        kinds = [type(p.piece if isinstance(p, Gather) else p) for p in self.pieces]
         fields = [piece.at(self.rows) for piece in self.pieces]
         template, columns = _layout(fields, [kind not in WITHOUT_NULS for kind in kinds])
         lines = filled_lines(len(self.rows), template, columns)
@@ -267,7 +267,7 @@ class Lines:
 
 def _width(piece: Piece, rows: Ints) -> int:
     """Return the number of bytes of the texts that a piece pads for some rows, 0 for other pieces."""
-    return piece.width(rows) if isinstance(piece, Names | Through | Path) else 0
+    return piece.width(rows) if isinstance(piece, Names | Gather | Path) else 0
 
 
 def _layout(

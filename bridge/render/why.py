@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bridge.analyze.checks.why import Hint, Others, Source, Why
+from bridge.analyze.checks.why import Hint, OtherMatches, Source, Why
 from bridge.analyze.core.open_ranges import Event, Place, Range, Thread
 from bridge.render import units
 
@@ -157,7 +157,7 @@ def _hint(hint: Hint) -> str:
     return f"  {hint.text}" + ("" if hint.ns is None else f" {units.time(hint.ns)}")
 
 
-def _others(others: Others) -> Iterator[str]:
+def _others(others: OtherMatches) -> Iterator[str]:
     if not others.count:
         return
     names = "that name" if others.names == 1 else f"such a name ({others.names} different names)"

@@ -76,18 +76,17 @@ class Aggregates:
 
 
 def aggregates(report: Report, place: int, tables: Sequence[PartRequest]) -> Aggregates:
-    """Aggregate one report."""
     capture = report.capture
     return Aggregates(
-        place,
-        capture.source[0],
-        replace(capture.facts[0], recordings=()),
-        report.totals,
-        share_denominators(report),
-        len(capture.ranges),
-        owning_ops(report),
-        (*capture.warnings, *report.warnings),
-        {request.name: packed(table(report, request)) for request in tables},
+        place=place,
+        source=capture.source[0],
+        facts=replace(capture.facts[0], recordings=()),
+        totals=report.totals,
+        wholes=share_denominators(report),
+        ranges=len(capture.ranges),
+        ops=owning_ops(report),
+        warnings=(*capture.warnings, *report.warnings),
+        tables={request.name: packed(table(report, request)) for request in tables},
         homes=tuple(report.ranks.homes),
         use=report.use,
         graphs=report.graphs,
@@ -126,7 +125,6 @@ def share_denominators(report: Report) -> dict[str, int]:
 
 
 def owning_ops(report: Report) -> frozenset[str]:
-    """Return the ops that own an activity."""
     op = report.attributed.activity_op
     return frozenset(report.attributed.ops[code] for code in np.unique(op[op != NONE]).tolist())
 

@@ -38,7 +38,6 @@ class CombinedReport:
 
     @property
     def source(self) -> tuple[str, ...]:
-        """The files' base names."""
         return tuple(part.source for part in self.parts)
 
     @property
@@ -57,7 +56,6 @@ class CombinedReport:
 
     @property
     def rank_warnings(self) -> list[str]:
-        """A warning if several processes have one rank."""
         files = zip(self._files, self.parts, strict=True)
         return duplicate_rank_warnings(
             [(file, home) for file, part in files for home in part.homes]
@@ -65,22 +63,18 @@ class CombinedReport:
 
     @property
     def ranges(self) -> int:
-        """The number of ranges in all reports."""
         return sum(part.ranges for part in self.parts)
 
     @cached_property
     def totals(self) -> Totals:
-        """The accounting: all activities, and where they went."""
         return add_totals([part.totals for part in self.parts])
 
     @cached_property
     def graphs(self) -> Totals:
-        """The accounting of the CUDA graphs that were recorded as a whole."""
         return add_totals([part.graphs for part in self.parts if part.graphs is not None])
 
     @property
     def op_count(self) -> int:
-        """The number of ops that own at least one activity."""
         return len(frozenset[str]().union(*(part.ops for part in self.parts)))
 
     @cached_property
@@ -121,7 +115,6 @@ class CombinedReport:
         return layout(by, activities=self.totals["activities"])
 
     def nothing(self, by: str) -> str:
-        """Return the message for a table without rows, "" for none."""
         return nothing(by, activities=self.totals["activities"], ranges=self.ranges)
 
     def by(

@@ -32,7 +32,8 @@ def logged(who: str = "") -> Iterator[None]:
 
     ``who`` names a process that is not the command itself.
     """
-    logger, handler = logging.getLogger(ROOMS), _OnStderr(logging.DEBUG)
+    logger = logging.getLogger(ROOMS)
+    handler = _OnStderr(logging.DEBUG)
     handler.setFormatter(_Public(f"[%(relativeCreated)5.0f ms] {who}%(name)s: %(message)s"))
     level, variable = logger.level, os.environ.get(VARIABLE)
     logger.addHandler(handler)

@@ -66,7 +66,6 @@ class PartialTable:
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return len(next(iter(self.labels.values())))
 
     @property
@@ -162,7 +161,6 @@ COLUMNS = ("row", "value", "times")  # of a multiset
 
 
 def packed(table: PartialTable) -> bytes:
-    """Return a table as bytes."""
     texts = {c: column.tolist() for c, column in table.labels.items() if column.dtype == object}
     columns: dict[str, Ints] = {
         f"label {c}": column for c, column in table.labels.items() if c not in texts

@@ -54,17 +54,14 @@ class StoredReport:
 
     @property
     def ranges(self) -> int:
-        """The number of ranges."""
         return self.summary.ranges
 
     @property
     def graphs(self) -> Totals:
-        """The accounting of the CUDA graphs that were recorded as a whole."""
         return self.summary.graphs or add_totals([])
 
     @property
     def use(self) -> Use:
-        """The use of the GPUs."""
         return self.summary.use
 
     @property
@@ -84,7 +81,6 @@ class StoredReport:
 
     @property
     def cycles(self) -> ActiveCycles | None:
-        """The active cycles of a session, if the report holds other steps, too."""
         values = (self.notes or {}).get("cycles")
         return ActiveCycles(**values) if values else None
 
@@ -119,11 +115,9 @@ class StoredReport:
         return self.tables[request.by]
 
     def layout(self, by: str) -> str:
-        """Return the name of the columns that people see of a table."""
         return layout(by, activities=self.totals["activities"])
 
     def nothing(self, by: str) -> str:
-        """Return the message for a table without rows, "" for none."""
         return nothing(by, activities=self.totals["activities"], ranges=self.ranges)
 
 
@@ -149,14 +143,16 @@ def load_stored_report(path: Path, run: int | str | None) -> StoredReport | None
             is_current = row["checksum"] is not None and row["version"] == VERSION
             tables = {view: _table(database.conn, view, stored_run.id) for view in SUMMARIES}
             return StoredReport(
-                stored_run.source,
-                json.loads(row["totals"]),
-                stored_run.ops,
-                Summary.from_dict(summary),
-                row["worth"] or "",
-                tuple(line for report in reports for line in json.loads(report["warnings"])),
-                summary.get("notes") if is_current else None,
-                tables,
+                source=stored_run.source,
+                totals=json.loads(row["totals"]),
+                op_count=stored_run.ops,
+                summary=Summary.from_dict(summary),
+                worth=row["worth"] or "",
+                warnings=tuple(
+                    line for report in reports for line in json.loads(report["warnings"])
+                ),
+                notes=summary.get("notes") if is_current else None,
+                tables=tables,
             )
 
 
@@ -238,16 +234,16 @@ def _part(row: dict[str, Any], database: Database, run: Run) -> Aggregates:
     of = "run = ? AND report = ?"
     tables = database.table("aggregates").rows_where(of, [run.id, row["report"]])
     return Aggregates(
-        row["report"],
-        row["source"],
-        facts_of(row),
-        values["totals"],
-        values["wholes"],
-        values["ranges"],
-        frozenset(values["ops"]),
-        tuple(values["warnings"]),
-        {row["table"]: row["data"] for row in tables},
-        values["known_by"],
+        place=row["report"],
+        source=row["source"],
+        facts=facts_of(row),
+        totals=values["totals"],
+        wholes=values["wholes"],
+        ranges=values["ranges"],
+        ops=frozenset(values["ops"]),
+        warnings=tuple(values["warnings"]),
+        tables={row["table"]: row["data"] for row in tables},
+        known_by=values["known_by"],
         homes=tuple((rank, pid, known_by) for rank, pid, known_by in values.get("homes", [])),
         use=Use.from_dict(values["use"]) if values.get("use") else None,
         graphs=values.get("graphs"),

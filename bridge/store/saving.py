@@ -94,11 +94,14 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
             database.table("reports").insert_all(_reports(report, run))
             database.table("extents").insert_all(
                 {
-                    "run": run, "table": t, "first": last[t] + 1, "last": last[t] + rows[t],
+                    "run": run,
+                    "table": t,
+                    "first": last[t] + 1,
+                    "last": last[t] + rows[t],
                     "checksums": json.dumps(sums[t]),
                 }
                 for t in ORDER
-            )  # fmt: skip
+            )
             row = _run(report, run, identity, rules)
             texts = {"worth": worth, "summary": json.dumps(summary.result())}
             database.table("runs").insert(row | texts)
@@ -147,22 +150,28 @@ def _reports(report: Report, run: int) -> list[dict[str, Any]]:
     capture = report.capture
     return [
         {
-            "run": run, "report": n, "source": source, **facts_row(facts),
+            "run": run,
+            "report": n,
+            "source": source,
+            **facts_row(facts),
         }
         for n, (source, facts) in enumerate(zip(capture.source, capture.facts, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def facts_row(facts: Facts) -> dict[str, Any]:
     """Return the facts of a report as columns of its row."""
     return {
-        "product": facts.product, "schema": facts.schema,
-        "span_start": facts.span[0], "span_end": facts.span[1],
+        "product": facts.product,
+        "schema": facts.schema,
+        "span_start": facts.span[0],
+        "span_end": facts.span[1],
         "warnings": json.dumps(facts.warnings, ensure_ascii=False),
         "epoch_ns": facts.epoch_ns,
         "metadata": json.dumps(facts.metadata, ensure_ascii=False, default=repr),
-        "beside": json.dumps(facts.beside, ensure_ascii=False), "session_ns": facts.session_ns,
-    }  # fmt: skip
+        "beside": json.dumps(facts.beside, ensure_ascii=False),
+        "session_ns": facts.session_ns,
+    }
 
 
 def _run(report: Report, run: int, identity: str, rules: str) -> dict[str, Any]:
@@ -170,7 +179,7 @@ def _run(report: Report, run: int, identity: str, rules: str) -> dict[str, Any]:
         **run_row(run, identity, rules, report.capture.source, report.totals, report.op_count),
         "ncu": json.dumps(report.capture.metrics.source, ensure_ascii=False),
         "quality": report.quality.score,
-    }  # fmt: skip
+    }
 
 
 def next_run(database: Database) -> int:
@@ -183,11 +192,18 @@ def run_row(
 ) -> dict[str, Any]:
     """Return the columns of the row of a run."""
     return {
-        "id": run, "created": datetime.now(UTC).isoformat(timespec="seconds"), "identity": identity,
-        "source": json.dumps(source, ensure_ascii=False), "version": VERSION,
-        "totals": json.dumps(totals), "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
-        "attributed_ns": totals["attributed_ns"], "ops": ops, "rules": rules,
-    }  # fmt: skip
+        "id": run,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "identity": identity,
+        "source": json.dumps(source, ensure_ascii=False),
+        "version": VERSION,
+        "totals": json.dumps(totals),
+        "activities": totals["activities"],
+        "gpu_ns": totals["gpu_ns"],
+        "attributed_ns": totals["attributed_ns"],
+        "ops": ops,
+        "rules": rules,
+    }
 
 
 def _last(database: Database, table: str) -> int:

@@ -66,9 +66,8 @@ def _named_columns(work: Slices) -> dict[str, Any]:
         for name, kind in zip(values, kinds, strict=True)
     ]
     short = [
-        short_name(name) if kind == frames.KERNEL else FILL if kind == frames.MEMSET else f"[CUDA memcpy {way}]"
-        for name, kind, way in zip(values, kinds, ways, strict=True)
-    ]  # fmt: skip
+        _short_name(name, kind, way) for name, kind, way in zip(values, kinds, ways, strict=True)
+    ]
     full = [
         name if kind == frames.KERNEL else label
         for name, kind, label in zip(values, kinds, short, strict=True)
@@ -84,6 +83,13 @@ def _named_columns(work: Slices) -> dict[str, Any]:
         "full_name": whole,
         "mangled": whole,
     }
+
+
+def _short_name(name: str, kind: str, way: str) -> str:
+    """Return the name of an activity in tables; ``way`` is the ends of a copy."""
+    if kind == frames.KERNEL:
+        return short_name(name)
+    return FILL if kind == frames.MEMSET else f"[CUDA memcpy {way}]"
 
 
 def _kind(name: str) -> str:

@@ -55,7 +55,6 @@ class Slices:
         return len(self.name)
 
     def take(self, rows: Ints) -> Slices:
-        """Return the slices in these rows."""
         places = rows.tolist()
         texts = (
             [column[row] for row in places]
@@ -82,7 +81,6 @@ class Points:
 
     @property
     def where(self) -> list[tuple[Any, Any]]:
-        """The pid and tid of each, as written."""
         return [_where(event) for event in self.events]
 
 
@@ -103,17 +101,23 @@ class TraceEvents:
     def of(cls, events: Sequence[Any]) -> TraceEvents:
         """Sort the events of a trace: one loop over them; everything else works on columns."""
         by_sort = _by_sort(events)
-        valid, broken = {}, len(by_sort.pop("broken"))
+        broken = len(by_sort.pop("broken"))
+        valid = {}
         for sort in (*SLICES, *POINTS):
             valid[sort], invalid = _valid(by_sort[sort])
             broken += invalid
         slices, unpaired = _slices(valid)
         instants, counters, flow_starts, flow_ends = (valid[sort] for sort in POINTS)
-        meta = [event for _, event in by_sort[META] if _is_plain(event)]
         return cls(
-            slices, instants, counters, flow_starts, flow_ends, meta, broken + unpaired,
-            _common_keys(events),
-        )  # fmt: skip
+            slices=slices,
+            instants=instants,
+            counters=counters,
+            flow_starts=flow_starts,
+            flow_ends=flow_ends,
+            meta=[event for _, event in by_sort[META] if _is_plain(event)],
+            broken=broken + unpaired,
+            keys=_common_keys(events),
+        )
 
     @cached_property
     def process_names(self) -> dict[Any, str]:
@@ -296,17 +300,26 @@ def _of_events(
     is_open: Mask,
 ) -> Slices:
     category = [c if type(c := event.get("cat", "")) is str else "" for event in events]
+    start, end = times
+    first, last = places
     return Slices(
-        [event.get("name", "") for event in events], category, [_where(e) for e in events], args,
-        *times, *places, np.zeros(len(events), np.int64), is_open,
-    )  # fmt: skip
+        name=[event.get("name", "") for event in events],
+        category=category,
+        where=[_where(event) for event in events],
+        args=args,
+        start=start,
+        end=end,
+        first=first,
+        last=last,
+        kind=np.zeros(len(events), np.int64),
+        open=is_open,
+    )
 
 
 # -- Arrows
 
 
 def of_categories(points: Points, categories: Sequence[str]) -> Points:
-    """Return the events of these categories."""
     rows = [row for row, event in enumerate(points.events) if event.get("cat") in categories]
     at = np.array(rows, np.int64)
     return Points([points.events[row] for row in rows], points.time[at], points.place[at])

@@ -100,7 +100,16 @@ class _Reader:
             "name": slices.name,
         }
         results = producer.results(trace, labels)
-        return cls(name, head, trace, zero, producer, results, process, thread)
+        return cls(
+            name=name,
+            head=head,
+            trace=trace,
+            zero=zero,
+            producer=producer,
+            results=results,
+            process=process,
+            thread=thread,
+        )
 
     def capture(self, *, with_json: bool) -> Capture:
         slices, rows = self.trace.slices, self._rows
@@ -111,8 +120,12 @@ class _Reader:
         launched = self._launches(places)
         work = slices.take(rows[DEVICE])
         activity_frame = activities(
-            work, self.producer, self._labels(rows[DEVICE]), self._owners(work, places), launched.of_device
-        )  # fmt: skip
+            work,
+            self.producer,
+            self._labels(rows[DEVICE]),
+            self._owners(work, places),
+            launched.of_device,
+        )
         tables = [t for t in (range_frame, launched.frame, activity_frame) if len(t)]
         span = (
             min(int(t["start"].min()) for t in tables),

@@ -148,8 +148,13 @@ def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame
     event = {"event": syncs.ints("wait_on_cuda_event_id")}
     parts = [
         _waits(syncs, process["syncs"], kinds, event),
-        _waits(records, process["records"], ["event_record"] * len(records), {"event": records.ints("event_id")}),
-    ]  # fmt: skip
+        _waits(
+            records,
+            process["records"],
+            ["event_record"] * len(records),
+            {"event": records.ints("event_id")},
+        ),
+    ]
     return frames.concat([part for part in parts if len(part)] or parts[:1])
 
 

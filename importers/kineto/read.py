@@ -64,11 +64,9 @@ class Places:
         self.used = {(_identifier(pid), _identifier(tid)) for pid, tid in where}
 
     def process(self, events: Located) -> Ints:
-        """Return the process of each event."""
         return np.array([self.pids[_identifier(pid)] for pid, _ in events.where], np.int64) << BITS
 
     def thread(self, events: Located) -> Ints:
-        """Return the thread of each event."""
         tids = np.array([self.tids[_identifier(tid)] for _, tid in events.where], np.int64)
         return self.process(events) | tids
 

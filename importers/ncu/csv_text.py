@@ -156,7 +156,6 @@ class Page:
 
     @property
     def details(self) -> bool:
-        """Whether this is the details page."""
         return METRIC in self.columns
 
     def of(self, row: Sequence[str]) -> Row:

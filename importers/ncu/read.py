@@ -47,12 +47,10 @@ class Slots:
 
     @property
     def began(self) -> Ints:
-        """When each kernel began."""
         return self.start + self.room
 
     @property
     def ended(self) -> Ints:
-        """When each kernel ended."""
         return self.start + self.length - self.room
 
 

@@ -133,7 +133,6 @@ class Annotations:
         return frames.frame("ranges", columns)
 
     def marks(self) -> pd.DataFrame:
-        """Return the frame `marks`."""
         rows = np.flatnonzero(np.isin(self.ints["type"], schema.MARK))
         return frames.frame(
             "marks", self._common_columns(rows) | {"time": self.ints["start"][rows]}

@@ -200,7 +200,7 @@ OFF = frozenset(["false", "0", "no", "off"])
 
 
 @dataclass(frozen=True)
-class Recorded:
+class TracingStatus:
     """Whether an export says that CUDA and NVTX were recorded, and what it says where nothing came.
 
     ``problem`` is a message of the profiler on CUDA, ``output`` a line that the program printed; "" for none.
@@ -212,7 +212,7 @@ class Recorded:
     output: str = ""
 
     @classmethod
-    def of(cls, read: Mapping[str, Columns]) -> Recorded:
+    def of(cls, read: Mapping[str, Columns]) -> TracingStatus:
         """Return what the settings, the messages and the strings of an export say."""
         strings = strings_of(read)
         messages = _messages(read["diagnostics"], strings)
@@ -253,7 +253,7 @@ def _settings_on(columns: Columns) -> set[str]:
 
 
 def lacks_events(read: Mapping[str, Columns]) -> bool:
-    """Return whether an export has no ranges or no work on a device: then `Recorded` is needed."""
+    """Return whether an export has no ranges or no work on a device: then `TracingStatus` is needed."""
     types = ints_of(read["annotations"], "type")
     has_ranges = np.isin(types, schema.PUSH_POP + schema.START_END).any()
     return not (has_ranges and any(_rows(read[name]) for name in schema.DEVICE_TABLES))
@@ -277,14 +277,14 @@ def nothing_recorded(name: str, read: Mapping[str, Columns]) -> str:
             f"{nothing}; the export failed or is incomplete: export it again"
             " with nsys export of a version that is not older than the recorder"
         )
-    recorded = Recorded.of(read)
-    if recorded.output:
-        return f'{nothing}; the program printed: "{recorded.output}"'
-    if recorded.problem:
-        return f'{nothing}; the profiler says: "{recorded.problem}"'
+    status = TracingStatus.of(read)
+    if status.output:
+        return f'{nothing}; the program printed: "{status.output}"'
+    if status.problem:
+        return f'{nothing}; the profiler says: "{status.problem}"'
     why = (
         "CUDA was recorded, but the program called no CUDA function"
-        if recorded.cuda
+        if status.cuda
         else "was it recorded with --trace=cuda,nvtx?"
     )
     return f"{nothing}; {why}; bridge run --auto train.py records ranges of a program that has none"
@@ -299,33 +299,33 @@ def is_unfinished(read: Mapping[str, Columns]) -> bool:
 def missing(read: Mapping[str, Columns], rows: Sequence[int], *, no_gpu: bool) -> list[str]:
     """Return a warning for each kind of rows that an export lacks; ``rows`` counts ranges, calls, activities."""
     ranges, calls, work = rows
-    recorded = Recorded.of(read) if not (ranges and work) else Recorded(cuda=True, nvtx=True)
-    lines = (
-        [] if ranges else [f"no NVTX ranges, so no work belongs to an op; {_no_ranges(recorded)}"]
+    status = (
+        TracingStatus.of(read) if not (ranges and work) else TracingStatus(cuda=True, nvtx=True)
     )
+    lines = [] if ranges else [f"no NVTX ranges, so no work belongs to an op; {_no_ranges(status)}"]
     if no_gpu and not work:  # then neither calls nor kernels can be there
         return [*lines, schema.NO_GPU]
     if work and not calls:
         lines.append("no CUDA API calls: kernels cannot be attributed to ops")
     if not work:
-        lines.append(f"no kernels, memcpys or memsets; {_no_work(recorded, calls)}")
+        lines.append(f"no kernels, memcpys or memsets; {_no_work(status, calls)}")
     return lines
 
 
-def _no_ranges(recorded: Recorded) -> str:
-    if recorded.nvtx:
+def _no_ranges(status: TracingStatus) -> str:
+    if status.nvtx:
         return "NVTX was recorded, the program has no ranges: @nvtx_op adds them, bridge run --auto those of Python"
     return "was it recorded with --trace=nvtx?"
 
 
-def _no_work(recorded: Recorded, calls: int) -> str:
-    if recorded.output and calls:
-        return f'the program printed: "{recorded.output}"'
-    if recorded.problem:
-        return f'the profiler says: "{recorded.problem}"'
+def _no_work(status: TracingStatus, calls: int) -> str:
+    if status.output and calls:
+        return f'the program printed: "{status.output}"'
+    if status.problem:
+        return f'the profiler says: "{status.problem}"'
     if calls:
         were = "1 CUDA call was" if calls == 1 else f"{calls} CUDA calls were"
         return f"{were} recorded, and launched none"
-    if recorded.cuda:
+    if status.cuda:
         return "CUDA was recorded, but the program called no CUDA function"
     return "was it recorded with --trace=cuda?"

@@ -18,8 +18,7 @@ from bridge.importers.column_files import files_of, is_columnar
 from bridge.importers.device_work import is_next_to_nothing
 from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.frames import MISSING
-from bridge.importers.nsys import diagnostics_text as said
-from bridge.importers.nsys import schema
+from bridge.importers.nsys import diagnostics_text, schema
 from bridge.importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
 from bridge.importers.nsys.devices import activities, memory, waits
 from bridge.importers.nsys.gpu_metrics import gpu_metrics
@@ -138,11 +137,11 @@ def diagnostics(columns: Columns, strings: Strings) -> pd.DataFrame:
     )
 
 
-def _said(read: Mapping[str, Columns], strings: Strings, *, idle: bool) -> pd.DataFrame:
+def _all_diagnostics(read: Mapping[str, Columns], strings: Strings, *, idle: bool) -> pd.DataFrame:
     """Return the frame `diagnostics` with the quoted lines of the program below the messages of the profiler."""
     messages = diagnostics(read["diagnostics"], strings)
-    lines = said.quotes(read["streams"], strings, idle=idle)
-    return frames.concat([messages, said.as_diagnostics(lines)]) if lines else messages
+    lines = diagnostics_text.quotes(read["streams"], strings, idle=idle)
+    return frames.concat([messages, diagnostics_text.as_diagnostics(lines)]) if lines else messages
 
 
 Export = Database | ColumnarExport
@@ -305,7 +304,7 @@ def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Col
     if has_payloads and (query := _python_stacks(tables, every, details=details)):
         every |= database.read({"python_stacks": query})
     names = schema.OVERHEAD_NAMES.query(tables)
-    if names and "overhead" not in result and said.lacks_events(every):
+    if names and "overhead" not in result and diagnostics_text.lacks_events(every):
         every["overhead_names"] = database.read({"names": names})["names"]
     return every
 
@@ -342,11 +341,18 @@ def with_all_columns(table: Table, columns: Columns) -> Columns:
     """Return all columns of a table; those that were not read are missing in every row."""
     rows = len(next(iter(columns.values()))) if columns else 0
     return {
-        name: _replace_none(columns[name], column) if name in columns
-        else Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64)) if column.text
-        else np.broadcast_to(np.int64(column.missing), (rows,))
+        name: _replace_none(columns[name], column)
+        if name in columns
+        else _missing_values(column, rows)
         for name, column in table.columns.items()
-    }  # fmt: skip
+    }
+
+
+def _missing_values(column: Column, rows: int) -> Ints | Texts:
+    """Return a column that is missing in every row."""
+    if column.text:
+        return Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64))
+    return np.broadcast_to(np.int64(column.missing), (rows,))
 
 
 def _replace_none(values: Ints | Texts, column: Column) -> Ints | Texts:
@@ -392,25 +398,30 @@ def to_capture(
     annotations = Annotations.of(read["annotations"], strings)
     launches = _launches(read["launches"], strings)
     on_device = activities(read, strings, export.callers if export else None)
-    wait_frame, memory_frame = waits(read, launches), memory(read["memory"], launches)
+    wait_frame = waits(read, launches)
+    memory_frame = memory(read["memory"], launches)
     overhead_frame = overhead(read["overhead"], strings)
     chains = call_chains(read, strings, annotations, launches)
     last = export.last if export else _span(launches, on_device)[1]
-    ranges, marks = annotations.ranges(last, session_ns(read)), annotations.marks()
-    tables = (ranges, launches, on_device, marks)
-    facts = export.facts if export else _facts(path, read, tables, left_out, skipped)
-    length = facts.span[1] - facts.span[0]
+    ranges = annotations.ranges(last, session_ns(read))
+    marks = annotations.marks()
     calls, unread = nccl_calls(annotations, read)
-    # A part of an export is not judged: it may hold little work by chance.
-    messages = (
-        frames.frame("diagnostics", {})
-        if export
-        else _said(read, strings, idle=is_next_to_nothing(on_device, launches, length))
-    )
-    lines = () if export or not unread else (f"{file_name(path)}: {_unread(unread)}",)
+    if export:
+        facts = export.facts
+        # A part of an export is not judged: it may hold little work by chance.
+        messages = frames.frame("diagnostics", {})
+    else:
+        tables = (ranges, launches, on_device, marks)
+        facts = _facts(path, read, tables, left_out, skipped)
+        if unread:
+            warning = f"{file_name(path)}: {_unread(unread)}"
+            facts = replace(facts, warnings=(*facts.warnings, warning))
+        length = facts.span[1] - facts.span[0]
+        is_idle = is_next_to_nothing(on_device, launches, length)
+        messages = _all_diagnostics(read, strings, idle=is_idle)
     return Capture(
         source=(file_name(path),),
-        facts=(replace(facts, beside=other_records, warnings=facts.warnings + lines),),
+        facts=(replace(facts, beside=other_records),),
         ranges=ranges,
         launches=launches,
         activities=on_device,
@@ -475,7 +486,7 @@ def export_facts(
     whole, ``left_out`` the rows at impossible times. Raises a `ReportError` if there are no rows.
     """
     if not sum(rows):
-        raise NothingRecorded(said.nothing_recorded(path.name, read), source=path.name)
+        raise NothingRecorded(diagnostics_text.nothing_recorded(path.name, read), source=path.name)
     name = file_name(path)
     warnings = _warnings(name, read, rows, opaque)
     if left_out:
@@ -562,7 +573,7 @@ def _warnings(
     name: str, read: Mapping[str, Columns], rows: Sequence[int], opaque: int
 ) -> tuple[str, ...]:
     """Return the warnings; ``rows`` counts ranges, launches and activities."""
-    lines = said.missing(read, rows, no_gpu=has_no_gpu(read))
+    lines = diagnostics_text.missing(read, rows, no_gpu=has_no_gpu(read))
     if opaque:
         lines.append(
             f"{opaque} CUDA graph launches are recorded as a whole;"

@@ -176,7 +176,6 @@ class CallWindows:
         self.tables: dict[int, _WindowTable] = {}
 
     def add(self, process: Ints, correlation: Ints, window: Windows) -> None:
-        """Add calls."""
         for key in np.unique(process).tolist():  # a loop over processes
             rows = np.flatnonzero((process == key) & (correlation > 0))
             self.added.setdefault(key, []).append((correlation[rows], window[rows]))
@@ -285,7 +284,6 @@ class Survey:
 
     @property
     def windows(self) -> int:
-        """The number of windows."""
         return len(self.cuts) + 1
 
     @property
@@ -295,7 +293,6 @@ class Survey:
         return np.array(sorted(result), np.int64)
 
     def window(self, time: Ints) -> Ints:
-        """Return the window of each time."""
         return np.searchsorted(self.cuts, time, side="right")
 
     def edges(self, window: int) -> tuple[int, int]:

@@ -47,7 +47,6 @@ def requested_side(details: Details) -> str:
 
 
 def has_detail(details: Details, name: str) -> bool:
-    """Return whether a detail is read."""
     if isinstance(details, bool):
         return details and name not in ON_REQUEST
     return name in details or (EVERY in details and name not in ON_REQUEST)

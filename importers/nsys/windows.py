@@ -210,7 +210,8 @@ class Windows:
             MAX_ROWS, max(MIN_ROWS, largest // max(1, CHUNKS_PER_WINDOW * (len(cuts) + 1)))
         )
         survey = Survey(cuts, self.queries, self.origin)
-        creations, session = self._node_creations(), session_ns(self.short)
+        creations = self._node_creations()
+        session = session_ns(self.short)
         self.survey = survey_export(survey, database, self.rows, creations, session)
         self.facts = self._export_facts()
         self.strings: Columns | None = None
@@ -238,7 +239,6 @@ class Windows:
                 )
 
     def __len__(self) -> int:
-        """Return the number of windows."""
         return self.survey.windows
 
     def __iter__(self) -> Iterator[Window]:
@@ -246,7 +246,6 @@ class Windows:
         return map(self.window, range(len(self)))
 
     def window(self, number: int) -> Window:
-        """Read a window."""
         numbers: dict[str, list[Ints]] = {}
         columns = dict(self.short)
         for table in EVENT_TABLES:

@@ -41,7 +41,6 @@ class Blocks:
 
     @classmethod
     def of(cls, segments: Sequence[Any]) -> Blocks:
-        """Read the segments."""
         valid = [segment for segment in segments if type(segment) is dict]
         device, total = (_column(valid, key) for key in ("device", "total_size"))
         device = np.maximum(device, 0)  # absent in snapshots of one GPU
@@ -207,13 +206,13 @@ def _memory_rows(events: Events, blocks: Blocks, stacks: Stacks) -> MemoryRows:
     stack = _known_stacks(traced, stacks.of([events.frames[row] for row in alloc_rows.tolist()]))
     operation = np.where(traced.action == file.ALLOC, frames.ALLOCATE, frames.RELEASE)
     rows = MemoryRows(
-        traced.device,
-        traced.time,
-        operation,
-        traced.address,
-        traced.bytes,
-        level[alloc_rows],
-        stack,
+        device=traced.device,
+        time=traced.time,
+        operation=operation,
+        address=traced.address,
+        bytes=traced.bytes,
+        reserved=level[alloc_rows],
+        stack=stack,
     )
     began = int(events.time.min()) if len(events) else 0
     held_rows = _held_rows(blocks, np.flatnonzero(~_in_trace(blocks, traced)), stacks, began, first)
@@ -255,7 +254,15 @@ def _level_rows(device: Ints, time: Ints, level: Ints) -> MemoryRows:
     """Return rows that change the reserved bytes only."""
     none, nothing = np.full(len(time), MISSING), np.zeros(len(time), np.int64)
     operation = np.full(len(time), frames.RESERVED)
-    return MemoryRows(device, time, operation, none, nothing, level, nothing)
+    return MemoryRows(
+        device=device,
+        time=time,
+        operation=operation,
+        address=none,
+        bytes=nothing,
+        reserved=level,
+        stack=nothing,
+    )
 
 
 def _in_trace(blocks: Blocks, traced: Events) -> Ints:

@@ -118,14 +118,36 @@ def api() -> str:
 
     The source is read and nothing imported, so that the lines are those of any Python and any installed framework.
     """
+    lines = (line for name, target in public_objects() for line in _lines(name, target))
+    return "\n".join([*sorted(set(lines)), *sorted(options(main_command, "bridge"))]) + "\n"
+
+
+def undocumented() -> list[str]:
+    """Return the public functions, classes and properties without a docstring, which the reference leaves out.
+
+    What a special method does, and what the fields of a class are, is in the docstring of the class.
+    """
+    return sorted(
+        {
+            name
+            for name, target in public_objects()
+            if target is not None
+            and (target.is_function or target.is_class or "property" in target.labels)
+            and not name.endswith("__")
+            and not target.has_docstring
+        }
+    )
+
+
+def public_objects() -> Iterator[tuple[str, Objects]]:
+    """Yield every public name with its object; with None for a name that only exists at run time."""
     import griffe
 
     loader = griffe.GriffeLoader(search_paths=[ROOT])
     loader.load("bridge")
     objects = loader.modules_collection
-    shown = (*reference(), *map(Shown, OTHERS))
-    lines = (line for one in shown for line in _lines(one, _found(objects, one.name)))
-    return "\n".join([*sorted(set(lines)), *sorted(options(main_command, "bridge"))]) + "\n"
+    for shown in (*reference(), *map(Shown, OTHERS)):
+        yield from _with_members(shown, _found(objects, shown.name))
 
 
 def options(command: click.Command, path: str) -> Iterator[str]:
@@ -153,20 +175,26 @@ def _found(objects: Objects, path: str) -> Objects:
     return known
 
 
-def _lines(shown: Shown, target: Objects) -> Iterator[str]:
-    path = shown.name
+def _with_members(shown: Shown, target: Objects) -> Iterator[tuple[str, Objects]]:
+    """Yield a name and those of its public members, each with its object."""
+    yield shown.name, target
+    if target is None or target.is_attribute or target.is_function:
+        return
+    for name, member in target.all_members.items():
+        if _is_public(shown, name, member):
+            yield from _with_members(Shown(f"{shown.name}.{name}"), member)
+
+
+def _lines(path: str, target: Objects) -> Iterator[str]:
+    """Yield the lines of one name, without those of its members."""
     if target is None or target.is_attribute:
         annotation = target and target.annotation
         yield f"{path}: {annotation}" if annotation else path
     elif target.is_function:
         yield f"{path}({target.signature().partition('(')[2]}"
         yield from _keywords(path, target)
-    else:
-        if target.is_class:
-            yield f"class {path}({', '.join(str(base) for base in target.bases)})"
-        for name, member in target.all_members.items():
-            if _is_public(shown, name, member):
-                yield from _lines(Shown(f"{path}.{name}"), member)
+    elif target.is_class:
+        yield f"class {path}({', '.join(str(base) for base in target.bases)})"
 
 
 def _keywords(path: str, function: Objects) -> Iterator[str]:

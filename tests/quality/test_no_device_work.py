@@ -16,7 +16,7 @@ from made_reports import process
 import bridge as public
 from bridge import importers
 from bridge.importers import frames
-from bridge.importers.nsys import diagnostics_text as said
+from bridge.importers.nsys import diagnostics_text
 
 GONE = "python: can't open file '/path/train.py': [Errno 2] No such file or directory"
 STARTED = "CUDA profiling might have not been started correctly."
@@ -151,7 +151,7 @@ def test_the_line_that_says_most_is_quoted(outputs, quoted, tmp_path):
     table = importers.load(story.written(tmp_path / "x.sqlite")).diagnostics
     assert table["name"].tolist() == [quoted] * (quoted is not None)
     assert set(table["source"]) <= {frames.PROGRAM}
-    assert all(len(text) <= said.LONGEST for text in table["name"])
+    assert all(len(text) <= diagnostics_text.LONGEST for text in table["name"])
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,28 @@ def test_changes_of_public_names_are_in_the_changelog() -> None:
     )
 
 
+@pytest.mark.slow
+def test_every_public_name_has_a_docstring() -> None:
+    assert contracts.undocumented() == []
+
+
+def test_a_public_name_without_a_docstring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    griffe = pytest.importorskip("griffe")
+    code = (
+        'class A:\n    """Said."""\n    field: int\n    def __call__(self): pass\n'
+        "    def method(self): pass\n"
+        "    @property\n    def value(self): return 1\n"
+        '    def told(self):\n        """Told."""\n'
+        "    def _own(self): pass\n"
+        "class B: pass\ndef f(): pass\n"
+    )
+    with griffe.temporary_visited_module(code) as module:
+        names = [contracts.Shown(name) for name in ("A", "B", "f")]
+        found = [one for name in names for one in contracts._with_members(name, module[name.name])]
+        monkeypatch.setattr(contracts, "public_objects", lambda: found)
+        assert contracts.undocumented() == ["A.method", "A.value", "B", "f"]
+
+
 def test_keywords_of_functions_are_names_too() -> None:
     listed = contracts.API.read_text(encoding="utf-8").splitlines()
     assert "bridge.load(…, domains: Sequence[str])" in listed

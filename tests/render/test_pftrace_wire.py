@@ -16,10 +16,10 @@ from bridge.render.packets import (
     Packets,
     Words,
     column_of,
+    gather,
     integer,
     message,
     tag,
-    through,
     varints,
 )
 
@@ -126,7 +126,7 @@ def test_a_strict_packet_leaves_whole_rows_out(values):
 @given(st.lists(st.integers(0, 2), min_size=1), st.integers(1, 9))
 def test_how_rows_are_cut_in_lots_does_not_show(codes, size):
     table = ints([5, MISSING, LEAST])
-    counter = one_packet(Integers(tag(30), through(table, ints(codes))))
+    counter = one_packet(Integers(tag(30), gather(table, ints(codes))))
     trace = pb.Trace.FromString(written([counter], len(codes), size))
     found = [p.track_event.counter_value for p in trace.packet]
     assert found == [[5, 0, LEAST][code] for code in codes]

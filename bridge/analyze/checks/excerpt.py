@@ -59,13 +59,13 @@ def excerpt(attributed: AttributedCapture, first_ns: int, last_ns: int) -> Excer
         raise ValueError(f"the report ends {length} ns after its first event")
     work = _Inside.of_activities(attributed, window)
     return Excerpt(
-        first_ns,
-        last_ns,
-        _devices(attributed, work, min(last_ns, length) - first_ns),
-        _ops(attributed, window),
-        _api(attributed, window),
-        _work(attributed, work),
-        _gaps(attributed, first_ns, last_ns),
+        first_ns=first_ns,
+        last_ns=last_ns,
+        devices=_devices(attributed, work, min(last_ns, length) - first_ns),
+        ops=_ops(attributed, window),
+        api=_api(attributed, window),
+        work=_work(attributed, work),
+        gaps=_gaps(attributed, first_ns, last_ns),
     )
 
 

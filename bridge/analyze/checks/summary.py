@@ -90,15 +90,17 @@ class Summary:
             advised = advised or advise(attributed)
         accounted = attributed.accounted
         return cls(
-            Use.of(attributed),
-            _iterations(attributed),
-            _largest_ops(attributed),
-            int(attributed.duration[accounted].sum()),
-            len(attributed.capture.ranges),
-            _first_advice(advised) if advised else None,
-            is_judged,
-            int(attributed.duration[accounted & (attributed.activity_op != NONE)].sum()),
-            graph_totals(attributed),
+            use=Use.of(attributed),
+            iterations=_iterations(attributed),
+            ops=_largest_ops(attributed),
+            gpu_ns=int(attributed.duration[accounted].sum()),
+            ranges=len(attributed.capture.ranges),
+            advice=_first_advice(advised) if advised else None,
+            is_judged=is_judged,
+            attributed_ns=int(
+                attributed.duration[accounted & (attributed.activity_op != NONE)].sum()
+            ),
+            graphs=graph_totals(attributed),
         )
 
     @property
@@ -120,15 +122,15 @@ class Summary:
         """Return the summary that `as_dict` returned."""
         advice = values["advice"]
         return cls(
-            Use.from_dict({"main_ops": {}, **values["use"]}),  # an older one kept no places
-            tuple(Iteration(**iteration) for iteration in values["iterations"]),
-            tuple(OpTime(**op) for op in values["ops"]),
-            values["gpu_ns"],
-            values["ranges"],
-            FirstAdvice(**advice) if advice else None,
-            values["is_judged"],
-            values.get("attributed_ns"),
-            values.get("graphs"),
+            use=Use.from_dict({"main_ops": {}, **values["use"]}),  # an older one kept no places
+            iterations=tuple(Iteration(**iteration) for iteration in values["iterations"]),
+            ops=tuple(OpTime(**op) for op in values["ops"]),
+            gpu_ns=values["gpu_ns"],
+            ranges=values["ranges"],
+            advice=FirstAdvice(**advice) if advice else None,
+            is_judged=values["is_judged"],
+            attributed_ns=values.get("attributed_ns"),
+            graphs=values.get("graphs"),
         )
 
 
@@ -144,13 +146,13 @@ def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
             largest[home] = pace
     return tuple(
         Iteration(
-            int(str(pace.home[0])),
-            pace.steps,
-            pace.iteration_ns,
-            pace.median_ns,
-            pace.between_ns,
-            pace.loading_ns,
-            pace.found_by,
+            pid=int(str(pace.home[0])),
+            steps=pace.steps,
+            iteration_ns=pace.iteration_ns,
+            median_ns=pace.median_ns,
+            between_ns=pace.between_ns,
+            loading_ns=pace.loading_ns,
+            found_by=pace.found_by,
         )
         for pace in largest.values()
     )

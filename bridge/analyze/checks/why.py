@@ -202,7 +202,7 @@ WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
-class Others:
+class OtherMatches:
     """The other activities that match: their number, the number of distinct names, and the longest.
 
     ``without_op`` are the longest of those without an op.
@@ -275,7 +275,7 @@ class Why:
     lineage: Lineage | None
     hints: tuple[Hint, ...]
     remedy: str
-    others: Others
+    others: OtherMatches
     source: Source | None
     nccl: NcclMessage | None = None
 
@@ -362,7 +362,8 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
         list(REASONS)[int(attribution.reason[row])],
         list(RULES)[int(attribution.rule[row])],
     )
-    call, captured = _call(attributed, row), _captured(attributed, row)
+    call = _call(attributed, row)
+    captured = _captured(attributed, row)
     facts = hints(attributed, row, call)
     places = tuple(moment.place if moment else None for moment in (call, captured))
     file = int(activities["report"].iloc[row])
@@ -493,12 +494,12 @@ def _lineage(attributed: AttributedCapture, node: int) -> Lineage:
     )
 
 
-def _others(attributed: AttributedCapture, rows: Ints, explained: int) -> Others:
+def _others(attributed: AttributedCapture, rows: Ints, explained: int) -> OtherMatches:
     name = frames.codes(attributed.activity_name)
     others = rows[rows != explained]
     others = others[np.argsort(-attributed.duration[others], kind="stable")]
     without = others[attributed.attribution.reason[others] != ATTRIBUTED]
-    return Others(
+    return OtherMatches(
         count=len(others),
         names=len(np.unique(name[rows])),
         longest=tuple(others[:MAX_LISTED].tolist()),

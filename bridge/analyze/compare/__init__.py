@@ -84,8 +84,12 @@ class Sides:
         ratio = np.divide(after, before, out=np.full(rows, float(NONE)), where=before != 0)
         share = diff / total_change if total_change else np.zeros(rows)
         return {
-            "before_ns": before, "after_ns": after, "diff_ns": diff, "ratio": ratio, "share": share,
-        }  # fmt: skip
+            "before_ns": before,
+            "after_ns": after,
+            "diff_ns": diff,
+            "ratio": ratio,
+            "share": share,
+        }
 
     def _calls(self) -> Figures:
         pairs = match_calls(self.parts[0].attributed, self.parts[1].attributed)
@@ -208,17 +212,17 @@ def compare(
     sides = Sides(rows, (parts, other), samples, of_calls=of_calls)
     table = sides.table(noise, tested=not untested, per_step=per_step)
     return Comparison(
-        by,
-        host,
-        list(rows.labels),
-        _sorted(table, list(rows.labels), per_step=per_step),
-        _pair(parts.whole_ns, other.whole_ns),
-        _outside(parts, other),
-        steps,
-        untested,
-        work,
-        sides.whole(noise, tested=min(steps) >= MIN_STEPS, per_step=per_step),
-        (_processes_with_steps(before), _processes_with_steps(after)),
+        by=by,
+        host=host,
+        labels=list(rows.labels),
+        rows=_sorted(table, list(rows.labels), per_step=per_step),
+        whole=_pair(parts.whole_ns, other.whole_ns),
+        outside=_outside(parts, other),
+        steps=steps,
+        untested=untested,
+        work=work,
+        whole_step=sides.whole(noise, tested=min(steps) >= MIN_STEPS, per_step=per_step),
+        processes=(_processes_with_steps(before), _processes_with_steps(after)),
     )
 
 

@@ -289,7 +289,6 @@ def _is_host_column(column: str) -> bool:
 
 
 def _allowed_units(column: str) -> tuple[str, ...]:
-    """Return the units that a limit of a column may have."""
     if column == UNATTRIBUTED:
         return ("ns", "%")
     if column.endswith("_ns") or column == TOTAL:

@@ -66,10 +66,15 @@ class Change:
             return change
         (low, high), (p, shift) = confidence_bounds(*samples), mann_whitney(*samples)
         figures = {
-            "before_ns": means[0], "after_ns": means[1],
-            "step_before_ns": means[0], "step_after_ns": means[1],
-            "low_ns": low, "high_ns": high, "p": p, "shift": shift,
-        }  # fmt: skip
+            "before_ns": means[0],
+            "after_ns": means[1],
+            "step_before_ns": means[0],
+            "step_after_ns": means[1],
+            "low_ns": low,
+            "high_ns": high,
+            "p": p,
+            "shift": shift,
+        }
         present = np.ones(1, bool)
         state = row_states(figures, present, present, noise, per_step=True)
         return replace(

@@ -86,7 +86,14 @@ class Parts:
         codes = combine([coding_of[name](attributed, kinds) for name in dimensions])
         labels, (call_part, part) = _drop_unused(codes)
         return cls(
-            attributed, labels, host, call_part, part, timed.ns, timed.events.range, timed.rows
+            attributed=attributed,
+            labels=labels,
+            host=host,
+            call_part=call_part,
+            part=part,
+            ns=timed.ns,
+            range=timed.events.range,
+            rows=timed.rows,
         )
 
     @classmethod
@@ -99,7 +106,16 @@ class Parts:
             "op": texts([*attributed.ops, ""])[causes.op[rows]],
         }
         ended_by, no_calls = causes.gaps.ended_by[causes.gap], np.empty(0, np.int64)
-        return cls(attributed, labels, False, no_calls, part, causes.length, causes.op, ended_by)
+        return cls(
+            attributed=attributed,
+            labels=labels,
+            host=False,
+            call_part=no_calls,
+            part=part,
+            ns=causes.length,
+            range=causes.op,
+            rows=ended_by,
+        )
 
     def __len__(self) -> int:
         return len(next(iter(self.labels.values())))

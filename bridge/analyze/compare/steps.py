@@ -40,7 +40,6 @@ class Samples:
 
     @classmethod
     def of(cls, parts: Parts, row_of_part: Ints) -> Samples:
-        """Return the steps of a side."""
         row = np.append(row_of_part, NONE)[parts.part]
         selected, is_warm_up = selected_steps(parts.attributed)
         return cls(parts, row, selected & ~is_warm_up, int(selected.sum()))

@@ -234,10 +234,8 @@ def calltree(
     began; a call is where its first range is.
     """
     rows, nodes = np.flatnonzero(attributed.counted), np.flatnonzero(attributed.listed)
-    cpu_self, first = (
-        self_times(attributed.attribution.nesting)[nodes],
-        _first_of_call(attributed, nodes),
-    )
+    cpu_self = self_times(attributed.attribution.nesting)[nodes]
+    first = _first_of_call(attributed, nodes)
     cpu_self *= no_timeline.has_timeline(attributed.capture)  # else no host times were recorded
     relevant = np.flatnonzero((cpu_self != 0) | first)  # without pieces that other ranges cover
     nodes, cpu_self, first = nodes[relevant], cpu_self[relevant], first[relevant]

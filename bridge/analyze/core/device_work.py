@@ -52,15 +52,15 @@ class NoDeviceWork:
         if not no_timeline.has_timeline(capture) or not all(map(_is_idle, _files(capture))):
             return None
         return cls(
-            len(capture.activities),
-            work_ns(capture.activities),
-            sum(run_ns(work, calls, span) for work, calls, span in _files(capture)),
-            len(capture.launches),
-            _names(capture.launches),
-            len(capture.ranges),
-            sum(facts.beside.get(UNREAD, 0) for facts in capture.facts),
-            printed(capture)[:MOST_QUOTES],
-            _messages(capture)[:MOST_QUOTES],
+            activities=len(capture.activities),
+            busy_ns=work_ns(capture.activities),
+            run_ns=sum(run_ns(work, calls, span) for work, calls, span in _files(capture)),
+            calls=len(capture.launches),
+            names=_names(capture.launches),
+            ranges=len(capture.ranges),
+            unread=sum(facts.beside.get(UNREAD, 0) for facts in capture.facts),
+            printed=printed(capture)[:MOST_QUOTES],
+            messages=_messages(capture)[:MOST_QUOTES],
         )
 
     @classmethod

@@ -45,7 +45,6 @@ class Devices:
 
 @once
 def _devices(attributed: AttributedCapture) -> Devices:
-    """Return the GPUs of a capture."""
     columns = (frames.ints(attributed.capture.activities, c) for c in KEY)
     report, process, device = columns
     used, rows = number_groups(report, process, device)

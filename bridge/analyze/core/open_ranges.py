@@ -55,7 +55,6 @@ class Range:
 
     @classmethod
     def of(cls, attributed: AttributedCapture, row: int) -> Range:
-        """Return the range in a row of the frame of ranges."""
         table, op = attributed.capture.ranges, int(attributed.op[row])
         start, end, text = (int(table[c].iloc[row]) for c in ("start", "end", "text"))
         return cls(
@@ -81,7 +80,6 @@ class Thread:
 
     @classmethod
     def of(cls, attributed: AttributedCapture, report: int, thread: int) -> Thread:
-        """Return a thread of a file."""
         process = thread & ~frames.ID_BITS
         names = (
             _recorded_name(attributed.capture.threads, "thread", report, thread),
@@ -160,7 +158,6 @@ class EventStart:
         return result
 
     def column(self, name: str) -> Ints:
-        """Return a column of the ranges."""
         return frames.ints(self.attributed.capture.ranges, name)
 
     def _pushed(self, rows: Ints) -> Flags:
@@ -173,7 +170,6 @@ def _recorded_name(table: pd.DataFrame, key: str, report: int, number: int) -> s
 
 
 def _reason_for_no_op(ranges: pd.DataFrame, row: int) -> str:
-    """Return why a range is no op."""
     if ranges["kind"].iloc[row] == frames.START_END:
         return "a phase"
     report, process, domain = (frames.ints(ranges, c) for c in ("report", "process", "domain"))

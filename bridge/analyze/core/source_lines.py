@@ -155,13 +155,11 @@ class SourceLines:
 
     @property
     def known(self) -> bool:
-        """Whether any call has a line."""
         return bool((self.call >= len(REASONS)).any())
 
 
 @once
 def call_tree(attributed: AttributedCapture) -> CallTree:
-    """Return the call stacks of a capture."""
     return CallTree.of(attributed)
 
 

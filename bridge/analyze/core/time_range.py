@@ -51,7 +51,6 @@ class Windows:
         return int(self.start.min()), int(self.end.max())
 
     def of_report(self, report: int) -> Windows:
-        """Return the windows of one file."""
         is_of_report = self.report == report
         return Windows(self.report[is_of_report], self.start[is_of_report], self.end[is_of_report])
 

@@ -71,7 +71,8 @@ def by_frame(attributed: AttributedCapture) -> pd.DataFrame:
     found, ranges = Frames.of(attributed), attributed.capture.ranges
     groups, row, series = len(found.first), found.row, found.series
     start, end = (frames.ints(ranges, c)[row] for c in ("start", "end"))
-    length, number = np.maximum(end - start, 0), counts(series, groups)
+    length = np.maximum(end - start, 0)
+    number = counts(series, groups)
     begun = highest(series, start, groups) - lowest(series, start, groups)
     total = np.bincount(series, length, minlength=groups)
     p50, p95 = quantiles(series, length, groups, 0.5, 0.95)

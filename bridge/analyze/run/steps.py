@@ -274,7 +274,8 @@ def _by_process(attributed: AttributedCapture) -> Iterator[tuple[tuple[int, int]
     keys = [[frames.ints(table, c) for c in ("report", "process")] for table in tables]
     code_of_step, *codes = key_codes((steps.report, steps.process), *keys)
     rows = [_rows_by_code(code) for code in codes]
-    device, loads_data = _device_roles(attributed), is_data_loading(attributed)[attributed.op]
+    device = _device_roles(attributed)
+    loads_data = is_data_loading(attributed)[attributed.op]
     is_pushed = frames.is_kind(capture.ranges, frames.PUSH_POP)
     start, end = frames.ints(capture.activities, "start"), attributed.end
     none = np.empty(0, np.int64)
@@ -316,7 +317,6 @@ def _times(table: pd.DataFrame, rows: Ints) -> Intervals:
 
 
 def _rows_by_code(code: Ints) -> dict[int, Ints]:
-    """Return the rows of each code."""
     order = stable_order(code) if len(code) else code
     return {int(code[order[a]]): order[a:b] for a, b in pairwise(run_edges(code[order]).tolist())}
 

@@ -59,12 +59,10 @@ class Events:
 
     @property
     def report(self) -> Ints:
-        """The report that each event is from."""
         return self.column("report")
 
     @property
     def process(self) -> Ints:
-        """The process of each event."""
         return self.column("process")
 
     @property
@@ -137,7 +135,6 @@ class DimensionCodes:
 
     @property
     def size(self) -> int:
-        """The number of codes."""
         return len(next(iter(self.labels.values())))
 
     @classmethod
@@ -239,7 +236,6 @@ def thread(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
 
 
 def process(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
-    """Code events by their process."""
     codes, (report_of, ids) = DimensionCodes.of_keys([(e.report, e.process) for e in events])
     programs = _names_of(attributed, "processes", "process", report_of, ids)
     names = texts(program.rpartition("/")[2] for program in programs)
@@ -282,7 +278,6 @@ def _by_member(
 
 
 def device(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
-    """Code activities by GPU."""
     devices = Devices.of_report(attributed)
     return DimensionCodes(
         {"device": texts(devices.names)}, [devices.gpu[e.activity] for e in events]

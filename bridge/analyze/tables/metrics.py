@@ -190,7 +190,6 @@ def _common_texts(values: NDArray[np.object_], group: Ints, groups: int) -> NDAr
 
 
 def units(capture: Capture, names: Sequence[str]) -> dict[str, str]:
-    """Return the unit of each metric."""
     metric_names = [name for name in names if name != MATCH]
     return {
         name: metric.unit

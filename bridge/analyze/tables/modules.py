@@ -101,7 +101,8 @@ def by_forward_op(attributed: AttributedCapture) -> pd.DataFrame:
     are counted for their own op. So are times on the host; a report without activities has the ops
     that took any.
     """
-    work, groups = Work.of(attributed), len(attributed.ops)
+    work = Work.of(attributed)
+    groups = len(attributed.ops)
     nesting, op = attributed.attribution.nesting, attributed.node_op
     has_backward = np.zeros(groups, bool)
     has_backward[

@@ -113,7 +113,6 @@ class Groups:
 
     @cached_property
     def group_costs(self) -> GroupCosts:
-        """The FLOPs and bytes of the groups."""
         nodes = (self.of_node, _call_groups(self), self.outer_listed, self.node_totals)
         from bridge.analyze.cost.flops import Costs, GroupCosts  # most tables count no FLOPs
 

@@ -84,7 +84,8 @@ class WorkUnder:
     def busy(self) -> Ints:
         """Return the length of the union of the work of each group in ns, summed over clocks."""
         node, start, end = unions(self._owner, *self._intervals(self._owned)[1:])
-        clock, free = self._clock_of(node), self._intervals(self.free[0])
+        clock = self._clock_of(node)
+        free = self._intervals(self.free[0])
         columns = zip((clock, start, end), free, strict=True)
         is_shared = _overlapping(*(np.concatenate(pair) for pair in columns))[: len(node)]
         size, alone = len(self.of_node), ~is_shared
@@ -174,7 +175,8 @@ class WorkUnder:
         In each piece of time between two ends, the time of a piece is added at the nodes of its
         work and taken off where the ways from two of them to the root meet.
         """
-        time, order = np.zeros(len(self.of_node), np.int64), depth_first(self._parent)[0]
+        time = np.zeros(len(self.of_node), np.int64)
+        order = depth_first(self._parent)[0]
         for number in np.unique(clock).tolist():  # one iteration per report
             owner, first, last = (column[clock == number] for column in (node, start, end))
             ends = np.unique(np.concatenate((first, last)))

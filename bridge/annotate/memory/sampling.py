@@ -64,7 +64,6 @@ class Sampler:
         return self.behind.version
 
     def push(self, label: Label, payload: float) -> None:
-        """Open a range."""
         self.behind.push(label, payload)
         self._here.labels.append(label)
 
@@ -78,15 +77,12 @@ class Sampler:
             self.behind.pop(domain)
 
     def mark(self, label: Label, payload: float) -> None:
-        """Record an instant."""
         self.behind.mark(label, payload)
 
     def start(self, label: Label, payload: float) -> Any:
-        """Start a process range."""
         return self.behind.start(label, payload)
 
     def end(self, label: Label, handle: Any) -> None:
-        """End a process range."""
         self.behind.end(label, handle)
 
     def _take_sample(self, op: str) -> None:
@@ -145,7 +141,6 @@ class SampleBuffer:
         self._devices: dict[str, array[int]] = {}  # per sample: tag, used, reserved
 
     def clear(self) -> None:
-        """Delete all samples."""
         self.count = 0
         self._devices = {}
 
@@ -170,7 +165,6 @@ class SampleBuffer:
             yield Sample(number, names[tag], used, reserved)
 
     def peaks(self, device: str) -> Peaks:
-        """Return the peaks of a device."""
         samples = self._samples_of(device)
         return Peaks(*self._peak(samples, USED), *self._peak(samples, RESERVED))
 

@@ -52,7 +52,6 @@ class Live:
         self.clear()
 
     def clear(self) -> None:
-        """Delete all entries."""
         self._named: dict[tuple[int, int], LiveAllocation] = {}  # by device and address
         self._segments: frozenset[int] = frozenset()
 

@@ -56,7 +56,6 @@ class Recorder:
         self._here = Here(self)
 
     def push(self, label: Label, payload: float) -> None:
-        """Open a range."""
         if self.tool is not None:
             self.tool.push(label, payload)
         self._here.stack.append((label, payload, monotonic_ns()))
@@ -64,7 +63,6 @@ class Recorder:
             self.writer.opened()
 
     def pop(self, domain: str | None) -> None:
-        """Close the innermost range of the domain."""
         end = monotonic_ns()
         here, writer = self._here, self.writer
         closed = _pop_domain(here.stack, domain)
@@ -79,7 +77,6 @@ class Recorder:
                 writer.flush_due()
 
     def mark(self, label: Label, payload: float) -> None:
-        """Record an instant."""
         self.writer.mark(Mark(label, self._here.thread, monotonic_ns(), payload))
         if self.tool is not None:
             self.tool.mark(label, payload)
@@ -94,7 +91,6 @@ class Recorder:
         return number, handle
 
     def end(self, label: Label, handle: Any) -> None:
-        """End the process range of a handle."""
         end = monotonic_ns()
         number, tool_handle = handle
         opened = self._phases.pop(number, None)
@@ -140,7 +136,6 @@ class Recorder:
         self._here.stack.extend(stack)
 
     def _open(self) -> list[Row]:
-        """Return the open ranges of all threads."""
         return [*self._open_here(), *self._open_phases()]
 
     def _open_here(self) -> Iterator[Row]:

@@ -37,7 +37,6 @@ class Memory:
         self.lines: list[bytes] = []
 
     def write(self, lines: bytes) -> None:
-        """Keep the lines."""
         self.lines.append(lines)
 
     def close(self) -> None:
@@ -57,7 +56,6 @@ class File:
         self._is_created = False
 
     def write(self, lines: bytes) -> None:
-        """Append to the file; raises OSError."""
         # Opened each time: a program that closes all files, as daemons do, may reuse the file
         # descriptor.
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | self._creation_flags(), 0o644)

@@ -291,8 +291,6 @@ class Row(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """An instant."""
-
     label: Label
     thread: int
     time: int
@@ -371,7 +369,6 @@ class Writer:
                 self.flush_due()
 
     def mark(self, mark: Mark) -> None:
-        """Add an instant."""
         self.marks.append(mark)
         if len(self.marks) >= BATCH or mark.time > self.due:
             self.flush_due()

@@ -87,7 +87,6 @@ def _gpu(index: int) -> Device:
 
 @lru_cache
 def host_device() -> Host:
-    """Return the host."""
     return Host()
 
 

@@ -177,7 +177,6 @@ class TorchCuda(CudaDevice):
         return peak - in_use
 
     def wait(self) -> None:
-        """Wait for the GPU."""
         self._cuda.synchronize(self._index)
 
     def _device(self) -> AbstractContextManager[Any]:
@@ -285,7 +284,6 @@ class CudaPython(CudaDevice):
         return max(0, int(before) - int(after))
 
     def wait(self) -> None:
-        """Wait for the GPU."""
         self._call("cudaDeviceSynchronize")
 
     def _call(self, name: str, *arguments: Any) -> Any:

@@ -30,7 +30,6 @@ class Host:
     least_ns: int = 200_000
 
     def runs(self, call: Call, runs: int, number: int, label: Label, *, cold: bool) -> list[int]:
-        """Return the ns of each run."""
         with _no_garbage_collection():
             return [self._run(call, number, label, cold) for _ in range(runs)]
 

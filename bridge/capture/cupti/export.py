@@ -91,7 +91,6 @@ class Export:
         self._gpus: dict[str, dict[str, Any]] = {}  # by UUID, or by number where that is unknown
 
     def write(self) -> None:
-        """Write all tables."""
         try:
             for process in self._processes:
                 ProcessTables(self, process).write()
@@ -108,15 +107,12 @@ class Export:
             self._writer.append(table, {n: _as_list(c, length) for n, c in columns.items()})
 
     def text(self, text: str) -> int:
-        """Return the id of a text."""
         return self._strings(text)
 
     def note(self, process: int, text: str, severity: int = WARNING) -> None:
-        """Add a message of the profiler."""
         self._notes.append((process, severity, text))
 
     def extend(self, end: int) -> None:
-        """Note a time up to which the capture lasted."""
         self._end = max(self._end, end)
 
     def gpu(self, key: str, number: int, facts: Mapping[str, Any]) -> int:
@@ -176,7 +172,6 @@ class ProcessTables:
         self._untimed = 0  # records without times, which are left out
 
     def write(self) -> None:
-        """Write the rows of every table."""
         self._export.add(
             "processes",
             {"process": self._bits, "name": str(self._process.facts.get("program") or "python")},
@@ -246,10 +241,12 @@ class ProcessTables:
                 {
                     **self._place(rows),
                     **{name: rows[name] for name in plain},
-                    "name": ids[:, 0], "full_name": ids[:, 1], "mangled": ids[:, 2],
+                    "name": ids[:, 0],
+                    "full_name": ids[:, 1],
+                    "mangled": ids[:, 2],
                     "graph": without_zero(rows["graph"]),
                 },
-            )  # fmt: skip
+            )
 
     def _name_ids(self, pointer: int) -> tuple[int, int, int]:
         if pointer not in self._kernel_names:

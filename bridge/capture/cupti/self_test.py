@@ -85,9 +85,14 @@ def _record(folder: Path, library: str) -> str:
     environ = {name: value for name, value in os.environ.items() if name not in TOOL_SIGNS}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environ | variables, capture_output=True,
-            text=True, errors="replace", timeout=TIME_LIMIT_S, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", PROGRAM],
+            env=environ | variables,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIME_LIMIT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]

@@ -110,7 +110,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return int(self.facts["pid"])
 
     def records(self, kind: int) -> Iterator[np.ndarray]:

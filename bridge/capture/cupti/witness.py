@@ -42,20 +42,17 @@ class WitnessEmitter:
         self._numbers = count(1)
 
     def push(self, label: Label, payload: float) -> None:
-        """Open a range."""
         number = next(self._numbers)
         self._emitter.push(label, payload)
         self._rows.append((number, get_native_id(), monotonic_ns()))
         self._push(self._kind, ctypes.c_uint64(number))
 
     def pop(self, domain: str | None) -> None:
-        """Close a range."""
         last = ctypes.c_uint64()
         self._pop(self._kind, ctypes.byref(last))
         self._emitter.pop(domain)
 
     def mark(self, label: Label, payload: float) -> None:
-        """Record an instant."""
         self._emitter.mark(label, payload)
 
     def start(self, label: Label, payload: float) -> Any:
@@ -63,7 +60,6 @@ class WitnessEmitter:
         return self._emitter.start(label, payload)
 
     def end(self, label: Label, handle: Any) -> None:
-        """End a process range."""
         self._emitter.end(label, handle)
 
 

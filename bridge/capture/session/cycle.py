@@ -44,7 +44,6 @@ class Collections:
         self._open: list[Entry] = []
 
     def enable(self) -> None:
-        """Begin."""
         if self._note not in gc.callbacks:
             gc.callbacks.append(self._note)
 
@@ -70,11 +69,9 @@ class Collections:
 class Switch(Protocol):
     """An annotation that can be enabled and disabled."""
 
-    def enable(self) -> None:
-        """Begin."""
+    def enable(self) -> None: ...
 
-    def disable(self) -> None:
-        """End."""
+    def disable(self) -> None: ...
 
 
 class Automatic:
@@ -149,7 +146,7 @@ class Automatic:
 REASON = "a session records"
 
 
-class Before(NamedTuple):
+class AnnotationState(NamedTuple):
     """The state of annotations before a cycle."""
 
     emitter: Emitter
@@ -171,7 +168,7 @@ class Cycle:
         self._automatic = Automatic(options)
         self._capture = capture_control(options.capture)
         self._recorder: Recorder | None = None
-        self._before: Before | None = None
+        self._before: AnnotationState | None = None
         self._muted = False
 
     def prepare(self) -> None:
@@ -184,7 +181,7 @@ class Cycle:
             self._restore()
         self._capture.start()
         tool = sampling.without_sampler(emit.current())
-        self._before = Before(tool, state.reason, state.writer, state.details)
+        self._before = AnnotationState(tool, state.reason, state.writer, state.details)
         writer = self._recording.next()
         self._recording.start_device()
         self._recorder = Recorder(writer, None if isinstance(tool, NullEmitter) else tool)

@@ -358,7 +358,6 @@ def claim_process(session: Session) -> None:
 
 
 def release_process(session: Session) -> None:
-    """Unregister the session."""
     for owner in [pid for pid, run in list(_runs.items()) if session in run]:
         _runs.pop(owner, None)
 

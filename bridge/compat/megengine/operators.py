@@ -228,7 +228,7 @@ def profile_of(recorded: RecordedEvents, *, on_cpu: bool) -> dict[str, Any]:
     return {
         GRAPH: {"var": var, "operator": operators},
         PROFILER: {"device": device, "host": host, FOOTPRINT: footprints, "opr_internal_pf": {}},
-    }  # fmt: skip
+    }
 
 
 def _tensors(call: Call, prefix: str) -> Iterator[tuple[list[int], str]]:

@@ -70,7 +70,9 @@ def _rows(table: pd.DataFrame) -> list[Row]:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("report", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(tuple(WRITERS)), default="table", show_default=True)  # fmt: skip
+@click.option(
+    "--format", "form", type=click.Choice(tuple(WRITERS)), default="table", show_default=True
+)
 @click.option("--sort-by", type=click.Choice(SORT_KEYS), default="total", show_default=True)
 @click.option("--ascending", is_flag=True)
 def main(report: Path, form: str, sort_by: str, ascending: bool) -> None:

@@ -412,7 +412,6 @@ class ModuleCall(Entry):
                 raise
 
     def chain(self) -> list[ModuleCall]:
-        """Return the calls around this one and itself, outermost first."""
         outer = self.caller.chain() if self.caller else []
         return [*outer, self] if self.site.backward and self.site.on else outer
 

@@ -108,7 +108,7 @@ def _before(*_: object) -> None:
 # -- The mode
 
 
-class Wanted:
+class ModeOptions:
     """What a mode records of each op; a new one when that changes, because observers depend on it."""
 
     def __init__(self, details: DetailOptions | None = None, *, in_text: bool = False) -> None:
@@ -124,7 +124,7 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
 
     def __init__(self) -> None:
         super().__init__()
-        self.wanted = Wanted()  # without costs, which the parts of the op have
+        self.options = ModeOptions()  # without costs, which the parts of the op have
         self.labels: dict[Any, Label | None] = {}  # by function; None for other functions
         self.over = False  # ended on another thread, which cannot exit it on this one
 
@@ -133,7 +133,7 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
         kwargs = kwargs or {}
         if is_compiling():  # the compiler traces this method: it must see nothing but the call
             return func(*args, **kwargs)
-        label, observer = self._wanted_of(func, args, kwargs)
+        label, observer = self._label_and_observer(func, args, kwargs)
         if label is None:
             return func(*args, **kwargs)
         if observer is not None:
@@ -145,7 +145,7 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
         finally:
             close(entry)
 
-    def _wanted_of(
+    def _label_and_observer(
         self, func: Any, args: Any, kwargs: dict[str, Any]
     ) -> tuple[Label | None, Observer | None]:
         """Return the label of a function, None for no range, and the observer of its details."""
@@ -154,11 +154,11 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
             # In inference mode the dispatch mode sees composite ops themselves.
             if state.idle or self.over or is_inference_mode_enabled():
                 return None, None
-            label, wanted = self._label(func, kwargs), self.wanted
+            label, options = self._label(func, kwargs), self.options
             if label is None:
                 return None, None
-            observer = None if wanted.details is None else _observer(wanted, label.name)
-            if wanted.in_text:
+            observer = None if options.details is None else _observer(options, label.name)
+            if options.in_text:
                 label = Label(with_sizes(label.name, [*args, *kwargs.values()]))
         except Exception as error:
             if not COMPOSITE_OPS.takes(error):
@@ -178,10 +178,10 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
             return label
 
 
-def _observer(wanted: Wanted, name: str) -> Observer:
-    observer = wanted.observers.get(name)
+def _observer(options: ModeOptions, name: str) -> Observer:
+    observer = options.observers.get(name)
     if observer is None:
-        observer = wanted.observers[name] = Observer(name, wanted.details or DetailOptions())
+        observer = options.observers[name] = Observer(name, options.details or DetailOptions())
     return observer
 
 

@@ -29,7 +29,7 @@ from bridge.frameworks.torch.composite import (
     COMPOSITE_OPS,
     Compiler,
     CompositeMode,
-    Wanted,
+    ModeOptions,
     node_entry,
 )
 from bridge.frameworks.torch.sizes import with_sizes
@@ -50,7 +50,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
 
     def __init__(self) -> None:
         super().__init__()
-        self.wanted = Wanted()
+        self.options = ModeOptions()
         self.labels: dict[Any, Label | None] = {}  # by op; None for ops without work
         self.over = False  # ended on another thread, which cannot exit it on this one
 
@@ -89,13 +89,15 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         """Run one op in its range, and record its details."""
         observer, seen, result, number = None, None, None, stack.new_call_id()
         try:
-            wanted = self.wanted
-            if wanted.details is not None:
-                observer = wanted.observers.get(func)
+            options = self.options
+            if options.details is not None:
+                observer = options.observers.get(func)
                 if observer is None:
-                    observer = wanted.observers[func] = _observer(func, label.name, wanted.details)
+                    observer = options.observers[func] = _observer(
+                        func, label.name, options.details
+                    )
                 seen = observer.look(args, kwargs)
-            if wanted.in_text:
+            if options.in_text:
                 label = Label(with_sizes(label.name, [*args, *kwargs.values()]))
         except Exception as error:
             if not OPS.takes(error):
@@ -227,8 +229,8 @@ class Requests:
         requests = list(self.of)
         details = merged(request.details for request in requests)
         in_text = any(request.in_text for request in requests)
-        self.mode.wanted = Wanted(details, in_text=in_text)
-        self.composite.wanted = Wanted(
+        self.mode.options = ModeOptions(details, in_text=in_text)
+        self.composite.options = ModeOptions(
             details and details._replace(flops=None, costs=False), in_text=in_text
         )
 

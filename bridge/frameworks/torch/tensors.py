@@ -124,7 +124,15 @@ class TensorWatch(TorchDispatchMode):  # type: ignore[misc]  # torch may be abse
         key = device, address
         if key in self._alive or not size or not address:
             return
-        memory = TensorMemory(time, OPEN, get_native_id(), device, address, size, op)
+        memory = TensorMemory(
+            start=time,
+            end=OPEN,
+            thread=get_native_id(),
+            device=device,
+            address=address,
+            bytes=size,
+            op=op,
+        )
         self.memory.append(memory)
         self._alive[key] = memory, ref(storage, lambda _: self._end(key, memory))
 

@@ -52,7 +52,6 @@ class Gpu:
     link_gb_per_s: float = 0.0
 
     def is_called(self, name: str) -> bool:
-        """Return whether this is the GPU with this name."""
         short_name = name.removeprefix("NVIDIA ").strip()
         return any(
             fnmatchcase(short_name, pattern.removeprefix("NVIDIA ")) for pattern in self.names

@@ -53,7 +53,6 @@ class Pattern:
         return Expression(part, self.origin) if self.origin else re.compile(part)
 
     def matches(self, name: str) -> bool:
-        """Return whether the pattern occurs in a name."""
         for word in self.words:  # a plain loop: called a hundred times per name
             if word in name:
                 return True
@@ -121,7 +120,6 @@ class Rule:
     tensor_cores: int = UNKNOWN
 
     def matches(self, name: str) -> bool:
-        """Return whether a name matches."""
         return self.match.matches(name) and (self.also is None or self.also.matches(name))
 
 
@@ -138,7 +136,6 @@ class Library:
     has: tuple[str, ...] = ()
 
     def applies_to(self, name: str) -> bool:
-        """Return whether the rules apply to a name."""
         if self.begins and name.startswith(self.begins):
             return True
         for text in self.has:  # a plain loop: called for every name

@@ -173,7 +173,8 @@ def draw_roofline(
     axes.set_xscale("log")
     axes.set_yscale("log")
     size = np.maximum(10, LARGEST * spent / spent.max())
-    ops, levels = list(dict.fromkeys(result["op"])), result.get("level")
+    ops = list(dict.fromkeys(result["op"]))
+    levels = result.get("level")
     styles = [_roofline_style(ops.index(op), top) for op in result["op"]]
     for n in range(len(spent) - 1, -1, -1):  # the largest last, but small ones stay to be seen
         style = {**styles[n], "alpha": 0.8, "linewidths": 0.5, "edgecolors": INK}

@@ -57,7 +57,6 @@ Key = tuple[int, int]
 
 
 def dimensions_of_tables(tables: Collection[PartRequest]) -> frozenset[str]:
-    """Return the dimensions of tables."""
     return frozenset(
         n for request in tables if request.by not in VIEWS for n in dimensions_of(request.by)
     )
@@ -146,7 +145,6 @@ class WarningCounts:
         self.matches: MatchCounts | None = None
 
     def add(self, attributed: WindowCapture, window: Window) -> None:
-        """Add a window."""
         matches = MatchCounts.of(attributed, 0, window.number["activities"])
         self.matches = self.matches + matches if self.matches else matches
         self.rules = list(validity.findings(attributed))
@@ -241,7 +239,6 @@ class _Whole:
         return attribute_window(window, attribution_options, self.consistency.ranks)
 
     def aggregates(self) -> Aggregates:
-        """Return the aggregates of all windows."""
         capture = self.skeleton
         tables = {
             table_accumulator.part.name: packed(
@@ -250,15 +247,15 @@ class _Whole:
             for table_accumulator in self.tables
         }
         return Aggregates(
-            self.task.place,
-            self.name,
-            replace(capture.facts[0], recordings=()),
-            add_totals(self.totals),
-            dict(self.wholes),
-            self.series.survey.counts["ranges"],
-            frozenset(self.ops),
-            (*capture.warnings, *self.warning_counts.lines(self.name)),
-            tables,
+            place=self.task.place,
+            source=self.name,
+            facts=replace(capture.facts[0], recordings=()),
+            totals=add_totals(self.totals),
+            wholes=dict(self.wholes),
+            ranges=self.series.survey.counts["ranges"],
+            ops=frozenset(self.ops),
+            warnings=(*capture.warnings, *self.warning_counts.lines(self.name)),
+            tables=tables,
             undeclared=reduce(frozenset.intersection, self.undeclared),
             homes=tuple(self.consistency.ranks.homes),
             graphs=add_totals(self.graphs),

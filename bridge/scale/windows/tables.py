@@ -45,7 +45,8 @@ class OpenCalls:
 
     def add(self, attributed: AttributedCapture, window: Window) -> Ints:
         """Note what a window has of them; return its ranges whose calls are, or may be, in other windows too."""
-        number, ranges = window.number["ranges"], len(window.capture.ranges)
+        number = window.number["ranges"]
+        ranges = len(window.capture.ranges)
         of_range = _of_ranges(attributed, ranges)
         gone = np.flatnonzero(window.spanning & ~window.begun)
         self.went_on.append({"number": number[gone], **{n: of[gone] for n, of in of_range.items()}})
@@ -254,7 +255,6 @@ def _added(size: int, rows: Ints, values: Ints, empty: int) -> Ints:
 
 
 def _taken(table: PartialTable, rows: Ints) -> PartialTable:
-    """Return some rows of a table."""
     place = np.full(table.rows, -1)
     place[rows] = np.arange(len(rows))
     times = {}

@@ -129,7 +129,8 @@ def distinct_names(
     ``op`` and ``kernel`` are names of rows of some tables. The names of other ranges and kernels
     are ``text`` and ``symbol``; for tables of ranges, texts are part of what a row takes.
     """
-    rows, sample = windows.row_counts(path), windows.sample_names(path)
+    rows = windows.row_counts(path)
+    sample = windows.sample_names(path)
     parts = {part for request in tables for part in re.split("[,-]", request.by)}
     is_of_ranges = any(rows_of(request.by) == RANGES for request in tables)
     ops = _row_names(sample.ranges, parts, raw=raw) if is_of_ranges or "op" in parts else []
@@ -165,7 +166,8 @@ def count(path: Path, tables: Collection[PartRequest], limit: int, *, raw: bool 
 
     Raises ReportError with the smallest possible limit if no number is enough.
     """
-    rows, base = memory_needed(path, tables, raw=raw), BASE + MANY * (len(tables) > 1)
+    rows = memory_needed(path, tables, raw=raw)
+    base = BASE + MANY * (len(tables) > 1)
     LOG.debug("%s: %d bytes for the process, %d for its rows", path.name, base, rows)
     if base + rows <= limit:
         return 1

@@ -92,7 +92,8 @@ def advise(
 
     Of several rules that tell of one cause the first is listed, unless the rules were chosen.
     """
-    evidence, timeline = Evidence(attributed), no_timeline.has_timeline(attributed.capture)
+    evidence = Evidence(attributed)
+    timeline = no_timeline.has_timeline(attributed.capture)
     is_met = {name: need.is_met(evidence) for name, need in NEEDS.items()}
     values: list[Advice] = []
     passed: list[Rule] = []
@@ -114,17 +115,17 @@ def advise(
     listed = by_cause(listed, evidence) if tuple(rules) == RULES else in_order(listed)
     listed = [replace(one, place=place_of(attributed, one.finding.evidence)) for one in listed]
     return AdviceReport(
-        attributed.capture.source,
-        evidence.wall_ns,
-        tuple(listed),
-        tuple(small),
-        tuple(passed),
-        tuple(not_judged),
-        timeline,
-        max(1, len(evidence.gpus)),
-        len(evidence.capture.ranges),
-        is_met[WORK] and not only,
-        attributed.selection is not None and not only,
+        source=attributed.capture.source,
+        wall_ns=evidence.wall_ns,
+        advice=tuple(listed),
+        small=tuple(small),
+        passed=tuple(passed),
+        not_judged=tuple(not_judged),
+        timeline=timeline,
+        gpus=max(1, len(evidence.gpus)),
+        ranges=len(evidence.capture.ranges),
+        has_work=is_met[WORK] and not only,
+        is_part=attributed.selection is not None and not only,
     )
 
 

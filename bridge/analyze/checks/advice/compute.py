@@ -75,7 +75,8 @@ def _eligible(evidence: Evidence) -> Flags:
 
 def no_tensor_cores(evidence: Evidence) -> Finding | None:
     """Find a run that uses no Tensor Cores although its ops could."""
-    usage, eligible = kinds.tensor_cores(evidence.attributed), _eligible(evidence)
+    usage = kinds.tensor_cores(evidence.attributed)
+    eligible = _eligible(evidence)
     rows, unknown = (
         np.flatnonzero(eligible & (usage == word)) for word in (kernels.NO, kernels.UNKNOWN)
     )
@@ -271,7 +272,8 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
     share = np.clip(estimate[is_selected] / PERCENT, 0.0, 1.0)
     savings = np.rint(evidence.time[activity] * share).astype(np.int64)
     savings[share == 0] = UNKNOWN
-    rule, names = frames.codes(rules["rule"])[place], rules["rule"].cat.categories
+    rule = frames.codes(rules["rule"])[place]
+    names = rules["rule"].cat.categories
     for code in np.unique(rule).tolist():  # one iteration per rule
         of_rule = np.flatnonzero(rule == code)
         text = str(rules["text"].iloc[place[of_rule[np.argmax(savings[of_rule])]]])

@@ -69,17 +69,16 @@ def _saving_if_pinned(evidence: Evidence, rows: Ints, pageable: Flags) -> int:
     It is -1 if the capture has no such copies.
     """
     table = evidence.capture.activities
-    direction, size = frames.ints(table, "copy_kind"), np.maximum(frames.ints(table, "bytes"), 0)
+    direction = frames.ints(table, "copy_kind")
+    size = np.maximum(frames.ints(table, "bytes"), 0)
     kinds = [frames.ints(table, c) for c in ("source_kind", "target_kind")]
     pinned = (
         evidence.is_kind(frames.MEMCPY) & ~pageable & ((kinds[0] == PINNED) | (kinds[1] == PINNED))
     )
     saving = np.zeros(len(rows), np.int64)
     for copy_direction in (TO_DEVICE, TO_HOST):
-        pinned_rows, is_direction = (
-            np.flatnonzero(pinned & (direction == copy_direction)),
-            direction[rows] == copy_direction,
-        )
+        pinned_rows = np.flatnonzero(pinned & (direction == copy_direction))
+        is_direction = direction[rows] == copy_direction
         if not is_direction.any():
             continue
         if not size[pinned_rows].sum():

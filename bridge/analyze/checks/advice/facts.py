@@ -41,7 +41,6 @@ class Evidence:
 
     @property
     def capture(self) -> Capture:
-        """The frames as recorded."""
         return self.attributed.capture
 
     @property
@@ -75,7 +74,6 @@ class Evidence:
 
     @cached_property
     def kernels(self) -> Flags:
-        """Whether each activity is a kernel."""
         return self.is_kind(frames.KERNEL)
 
     @cached_property
@@ -95,7 +93,6 @@ class Evidence:
 
     @cached_property
     def devices(self) -> Devices:
-        """The GPUs."""
         return Devices.of_report(self.attributed)
 
     @cached_property

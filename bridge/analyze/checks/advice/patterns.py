@@ -60,10 +60,8 @@ def zeroed_gradients(evidence: Evidence) -> Finding | None:
 
 def single_tensor_optimizer(evidence: Evidence) -> Finding | None:
     """Find optimizers that update one tensor after another."""
-    nodes, kernels = (
-        evidence.outermost(evidence.nodes_with_op(STEP.fullmatch)),
-        evidence.sums_under(evidence.kernels),
-    )
+    nodes = evidence.outermost(evidence.nodes_with_op(STEP.fullmatch))
+    kernels = evidence.sums_under(evidence.kernels)
     rows = np.flatnonzero(nodes & (kernels >= MIN_KERNELS_PER_STEP) & ~_has_multi_tensor(evidence))
     if not len(rows):
         return None

@@ -38,7 +38,8 @@ def place_of(attributed: AttributedCapture, evidence: pd.DataFrame) -> Place | N
     is_of_ranges = set(evidence) == OF_RANGES
     if not len(evidence) or not (is_of_ranges or EVENTS & set(evidence)):
         return None
-    row, known = int(evidence["example"].iloc[0]), source_lines(attributed)
+    row = int(evidence["example"].iloc[0])
+    known = source_lines(attributed)
     if "activity" in evidence:
         row = int(attributed.attribution.launch[row])
     if not is_of_ranges:

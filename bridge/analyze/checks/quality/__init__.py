@@ -40,12 +40,10 @@ class Quality:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether anything ran on a GPU."""
         return self.nothing is None or self.nothing.activities > 0
 
 
 def quality(attributed: AttributedCapture) -> Quality:
-    """Return the quality of a capture."""
     evidence = CaptureEvidence(attributed)
     measured = [
         (reason, measurement)
@@ -59,14 +57,14 @@ def quality(attributed: AttributedCapture) -> Quality:
     nothing = NoDeviceWork.of(attributed)
     score = max(0, BEST - sum(deduction.cost for deduction in result))
     return Quality(
-        attributed.capture.source,
-        None if nothing else score,
-        tuple(result),
-        tuple(reason.name for reason, _ in measured),
-        _overhead(evidence),
-        nothing,
-        checks.messages(evidence),
-        printed(attributed.capture),
+        source=attributed.capture.source,
+        score=None if nothing else score,
+        reasons=tuple(result),
+        judged=tuple(reason.name for reason, _ in measured),
+        overhead=_overhead(evidence),
+        nothing=nothing,
+        messages=checks.messages(evidence),
+        printed=printed(attributed.capture),
     )
 
 

@@ -98,7 +98,6 @@ class Overhead:
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Overhead:
-        """Measure a capture."""
         table = attributed.capture.overhead
         if not len(table):
             return cls(np.empty(0, np.int64), 0, 0)
@@ -183,7 +182,6 @@ class CaptureEvidence(Evidence):
 
     @cached_property
     def overhead(self) -> Overhead:
-        """The overhead of the profiler."""
         return Overhead.of(self.attributed)
 
 

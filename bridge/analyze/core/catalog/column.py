@@ -134,7 +134,6 @@ class TableColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns."""
         return tuple(column.name for column in self.columns)
 
     @property

@@ -94,7 +94,6 @@ def sorting_columns(by: str) -> tuple[str, ...]:
 
 
 def columns_of(by: str) -> TableColumns:
-    """Return the description of a table's columns."""
     return TABLES[by if by in VIEWS else rows_of(by)]
 
 

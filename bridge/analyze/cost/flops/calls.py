@@ -365,7 +365,6 @@ def _text(name: str, convention: str) -> str:
 
 
 def _reason_without(name: str, convention: str) -> str:
-    """Return why a call has no count."""
     has_one = convention == OURS and formula(name) is not None
     return TOO_LITTLE if has_one else NO_FORMULA
 

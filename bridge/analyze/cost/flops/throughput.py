@@ -137,10 +137,10 @@ def with_measured(attributed: AttributedCapture, costs: RangeCosts) -> RangeCost
     """Return costs with measured values for calls whose kernels were all measured."""
     if not len(attributed.capture.metrics):
         return costs
-    counted, kernel = FlopCounts(attributed.capture.metrics), measured_kernels(attributed)
-    flops, dtype = (np.append(column, none)[kernel] for column, none in (
-        (counted.flops, np.nan), (counted.dtype, NONE)
-    ))  # fmt: skip
+    counted = FlopCounts(attributed.capture.metrics)
+    kernel = measured_kernels(attributed)
+    flops = np.append(counted.flops, np.nan)[kernel]
+    dtype = np.append(counted.dtype, NONE)[kernel]
     kernel_bytes = np.append(counted.bytes_of("DRAM"), np.nan)[kernel]
     total, has_flops = _sums_of_calls(attributed, flops)
     byte_total, has_bytes = _sums_of_calls(attributed, kernel_bytes)
@@ -212,7 +212,6 @@ class Limits:
 
     @classmethod
     def of(cls, attributed: AttributedCapture, costs: Costs) -> Limits:
-        """Return the peaks of all devices of a capture."""
         values: dict[Key, list[Peaks]] = {}
         for key, name, facts in _devices(attributed):  # one iteration per device of a process
             values.setdefault(key, []).append(costs.peaks(name, facts))
@@ -326,12 +325,10 @@ class GroupCosts:
 
     @cached_property
     def known(self) -> RangeCosts:
-        """The costs of each range."""
         return best_costs(self.attributed, self.costs)
 
     @cached_property
     def tree(self) -> CostTree:
-        """The tree of ranges."""
         return CostTree(self.attributed.hierarchy)
 
     @cached_property

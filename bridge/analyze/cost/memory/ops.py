@@ -58,10 +58,8 @@ def by_scope(usage: MemoryUsage) -> pd.DataFrame:
     )
     group_of_row, code = np.divmod(distinct, len(names))
     group_count = len(distinct)
-    earlier_total, is_unknown = (
-        sums(earlier_row, earlier_bytes, group_count),
-        counts(earlier_row, group_count) > 0,
-    )
+    earlier_total = sums(earlier_row, earlier_bytes, group_count)
+    is_unknown = counts(earlier_row, group_count) > 0
     total = sums(total_row, size[event_row], group_count) + earlier_total
     peak_bytes = np.append(usage.used, 0)[peak_events(usage, usage.used)][group_of_row]
     table = pd.DataFrame(

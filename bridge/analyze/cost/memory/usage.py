@@ -87,7 +87,6 @@ class Events:
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Events:
-        """Return the events of a capture."""
         table = attributed.capture.memory
         time = frames.ints(table, "time")
         row = stable_order(time) if len(time) else np.empty(0, np.int64)
@@ -328,7 +327,6 @@ class MemoryUsage:
 
 
 def _first_rows(group: Ints) -> Ints:
-    """Return the first row of each group."""
     return np.unique(group, return_index=True)[1]
 
 

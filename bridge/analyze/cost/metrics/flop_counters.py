@@ -103,7 +103,6 @@ class FlopCounts:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of all metrics."""
         return frozenset(map(str, self.metrics.table["metric"].cat.categories))
 
     @cached_property

@@ -166,8 +166,18 @@ class Averages(Sequence[Average]):
         on_device = self.frame["device_type"] != "cpu"
         host = int(self.frame["self_cpu_ns"].sum()) / US
         device = int(self.frame.loc[on_device, "self_device_ns"].sum()) / US
-        count, flops = int(self.frame["count"].sum()), self.frame["flops"].sum()
-        return Average(TOTAL, count, host, host, device, device, use_device=self.use_device, flops=flops)  # fmt: skip
+        count = int(self.frame["count"].sum())
+        flops = self.frame["flops"].sum()
+        return Average(
+            TOTAL,
+            count,
+            cpu_time_total=host,
+            self_cpu_time_total=host,
+            device_time_total=device,
+            self_device_time_total=device,
+            use_device=self.use_device,
+            flops=flops,
+        )
 
     def table(  # noqa: PLR0913, PLR0917 - PyTorch's parameters
         self,

@@ -154,17 +154,30 @@ class Host:
         """Nest the items of a report, one stack per thread."""
         rows, name, names = _host_names(attributed)
         parts = (attributed.capture.ranges, attributed.capture.launches)
-        report, thread, start, end = (
-            np.concatenate([frames.ints(part, c)[row] for part, row in zip(parts, rows, strict=True)])
-            for c in ("report", "thread", "start", "end")
-        )  # fmt: skip
+
+        def column(name: str) -> Ints:
+            columns = (frames.ints(part, name) for part in parts)
+            return np.concatenate([c[row] for c, row in zip(columns, rows, strict=True)])
+
+        report, thread, start, end = map(column, ("report", "thread", "start", "end"))
         end = np.maximum(start, end)
         stack, _ = number_groups(report, thread)
         nesting, scale = _nested(stack, start, end)
         parent = _parents(nesting, start == end)
         into = _counted_as(parent, name)
         item = np.concatenate(rows)
-        return cls(item, len(rows[0]), start, end, name, names, parent, into, nesting, scale)
+        return cls(
+            row=item,
+            ranges=len(rows[0]),
+            start=start,
+            end=end,
+            name=name,
+            names=names,
+            parent=parent,
+            into=into,
+            nesting=nesting,
+            scale=scale,
+        )
 
     @property
     def is_call(self) -> Flags:
@@ -283,9 +296,11 @@ class Keys:
         """Return a number per distinct key for each row, and the first row of each key."""
         group = self.device * 2 + self.annotation
         for column, values in (
-            (self.name, self.names), (self.shape, self.shapes), (self.stack, self.stacks),
+            (self.name, self.names),
+            (self.shape, self.shapes),
+            (self.stack, self.stacks),
             (self.overload, self.overloads),
-        ):  # fmt: skip
+        ):
             group = pd.factorize(group * len(values) + column)[0]
         group = group.astype(np.int64)
         first = np.zeros(int(group.max(initial=NONE)) + 1, np.int64)

@@ -199,7 +199,8 @@ def utilisation(attributed: AttributedCapture, axis: Axis) -> dict[str, Any] | N
     """
     if not len(attributed.capture.activities) or not axis.length:
         return None
-    bins, devices = axis.bins(MAX_BINS), Devices.of_report(attributed)
+    bins = axis.bins(MAX_BINS)
+    devices = Devices.of_report(attributed)
     series = [_busy_times(running(attributed, kind), bins, len(devices.names)) for kind in KINDS]
     return {
         "bin_ns": bins.width,

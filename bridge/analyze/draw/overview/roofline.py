@@ -32,7 +32,8 @@ def measured_roofline(
     """
     if not len(attributed.capture.metrics):
         return None
-    flop_counts, kernel = FlopCounts(attributed.capture.metrics), measured_kernels(attributed)
+    flop_counts = FlopCounts(attributed.capture.metrics)
+    kernel = measured_kernels(attributed)
     flops = np.append(flop_counts.flops, np.nan)[kernel]
     listed = attributed.counted & frames.is_kind(attributed.capture.activities, frames.KERNEL)
     parts = [

@@ -74,7 +74,6 @@ class Selection:
         )
 
     def of(self, whole: Timeline) -> Timeline:
-        """Return the selected part of a timeline."""
         timeline = _slim(whole) if self.slim else whole
         for windows in self.windows:
             timeline = _filter_time(timeline, windows)
@@ -211,10 +210,16 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
         marks, counters = host.marks(attributed, tracks)
         rates = [host.frame_rates(attributed, tracks)]
         everything, projections, samples = started.result()
-    others = [] if selection.slim else _other_host_slices(attributed, tracks)
-    memory = [] if selection.slim else _memory_curves(attributed, tracks, of_devices, selection)
+    others: list[Slices] = []
+    memory: list[Slices] = []
+    if not selection.slim:
+        others = [
+            draw(attributed, tracks) for draw in (host.overhead, host.system_calls, host.lock)
+        ]
+        memory = host.memory_curves(attributed, of_devices, tracks.made, selection.span)
     after_host = partial(parts.shift_tracks, by=len(tracks.made))
-    everything, projections = after_host(everything), [after_host(s) for s in projections]
+    everything = after_host(everything)
+    projections = [after_host(s) for s in projections]
     on_devices = [*device.activities_by_kind(attributed, everything), *projections]
     whole = Timeline(
         base=attributed.capture.began,
@@ -230,7 +235,9 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
         from bridge.analyze.draw.timeline.critical import with_critical_path  # few traces need it
 
         whole = with_critical_path(attributed, whole)
-    return (selection.by(Clocks.of(attributed)) if selection.windows else selection).of(whole)
+    if selection.windows:
+        selection = selection.by(Clocks.of(attributed))
+    return selection.of(whole)
 
 
 def align_clocks(attributed: AttributedCapture, whole: Timeline) -> Timeline:
@@ -276,17 +283,6 @@ def _device_slices(
     curves = parts.device_curves(attributed, tracks, selection.span)
     curves += of_counters.counter_curves(attributed, tracks, selection.span)
     return everything, [projections], curves
-
-
-def _other_host_slices(attributed: AttributedCapture, tracks: Tracks) -> list[Slices]:
-    others = (host.overhead, host.system_calls, host.lock)
-    return [draw(attributed, tracks) for draw in others]
-
-
-def _memory_curves(
-    attributed: AttributedCapture, tracks: Tracks, of_devices: Tracks, selection: Selection
-) -> list[Slices]:
-    return host.memory_curves(attributed, of_devices, tracks.made, selection.span)
 
 
 def _launch_arrows(

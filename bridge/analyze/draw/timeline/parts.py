@@ -451,7 +451,16 @@ def make_slices(
         rows = outer_first_order(track, start, start + duration)
     else:
         rows = rows[outer_first_order(track[rows], start[rows], (start + duration)[rows])]
-    return Slices(kind, rows, track, start, duration, name, args or {}, kind)
+    return Slices(
+        kind=kind,
+        rows=rows,
+        track=track,
+        start=start,
+        duration=duration,
+        name=name,
+        args=args or {},
+        role=kind,
+    )
 
 
 def shift_tracks(s: Slices, *, by: int) -> Slices:

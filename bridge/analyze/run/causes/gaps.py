@@ -230,7 +230,6 @@ def causes_in_span(attributed: AttributedCapture) -> Causes:
 
 
 def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
-    """Return these gaps with their causes."""
     pieces = assign_causes(
         attributed, gaps, fine_timeline(attributed, host_windows(attributed, gaps))
     )

@@ -145,7 +145,6 @@ class Pieces:
     end: Ints
 
     def take(self, rows: Ints | np.ndarray) -> Pieces:
-        """Return the pieces in these rows."""
         columns = (self.interval, self.state, self.stack, self.start, self.end)
         return Pieces(*(column[rows] for column in columns))
 
@@ -156,7 +155,6 @@ class Pieces:
 
 
 def concatenate(*parts: Pieces) -> Pieces:
-    """Concatenate pieces."""
     columns = ("interval", "state", "stack", "start", "end")
     return Pieces(*(np.concatenate([getattr(part, c) for part in parts]) for c in columns))
 
@@ -293,7 +291,6 @@ class Gaps:
         return len(self.start)
 
     def take(self, rows: Flags | Ints) -> Gaps:
-        """Return the gaps in these rows."""
         start, end, device, ended_by, before = (
             column[rows]
             for column in (self.start, self.end, self.device, self.ended_by, self.before)
@@ -319,7 +316,6 @@ class Gaps:
 
 @once
 def _gaps(attributed: AttributedCapture) -> Gaps:
-    """Return all gaps of a capture."""
     devices = Devices.of_report(attributed)
     rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
     start = frames.ints(attributed.capture.activities, "start")

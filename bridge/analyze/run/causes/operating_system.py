@@ -124,7 +124,8 @@ def off_cpu(attributed: AttributedCapture, last: int) -> Cover:
     first switch nothing is known.
     """
     switches = attributed.capture.context_switches
-    stack, time = stacks_of(attributed, switches), frames.ints(switches, "time")
+    stack = stacks_of(attributed, switches)
+    time = frames.ints(switches, "time")
     known = np.flatnonzero(stack != NONE)
     order = known[order_by(stack[known], time[known])]
     stack, time, on_cpu = stack[order], time[order], switches["on_cpu"].to_numpy()[order]
@@ -226,7 +227,6 @@ class HostTimes:
 
     @classmethod
     def of(cls, attributed: AttributedCapture, pieces: Pieces) -> HostTimes:
-        """Return the times of these pieces."""
         system = system_time(attributed, pieces.stack, pieces.start, pieces.end)
         names = attributed.capture.system_calls["name"]
         return cls(

@@ -109,7 +109,6 @@ class Clocks:
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Clocks:
-        """Return the clocks of a capture."""
         facts = attributed.capture.facts
         clocks = clocks_by_start(facts)
         if not all(fact.timeline for fact in facts):
@@ -203,10 +202,8 @@ def _refined(clocks: Clocks, ends: CollectiveEnds, facts: Sequence[Facts]) -> Cl
             return Clocks(offset, spread, known_by)
         remaining[usable] = False
         for number in usable:  # one iteration per report
-            width, correction = (
-                round(high[number] - low[number]),
-                int(base[number]) + round(middle[number]),
-            )
+            width = round(high[number] - low[number])
+            correction = int(base[number]) + round(middle[number])
             if width <= MAX_SPREAD_NS and abs(correction) <= _max_correction(clocks, facts, number):
                 offset[number] += correction
                 spread[number], known_by[number], is_aligned[number] = (

@@ -48,38 +48,29 @@ def arrivals(
     group_count = int(group.max(initial=UNKNOWN)) + 1
     if not group_count:
         return dict(NO_ARRIVALS)
-    rank, *rest = columns_of_calls
-    collective = match_collectives(rank, *rest[:3])
-    clocks, report = (
-        Clocks.of(attributed),
-        frames.ints(attributed.capture.activities, "report")[calls.row],
-    )
-    start = rest[2] + clocks.offset[report]
+    rank, stream, kind, recorded_start, _ = columns_of_calls
+    collective = match_collectives(rank, stream, kind, recorded_start)
+    clocks = Clocks.of(attributed)
+    report = frames.ints(attributed.capture.activities, "report")[calls.row]
+    start = recorded_start + clocks.offset[report]
     size = int(collective.max()) + 1
     spread = highest(collective, start, size) - lowest(collective, start, size)
     compare = _is_comparable(collective, report, clocks.exact, size)
-    _, first = number_groups(group, collective[listed])
-    group_of_collective, collective_of_row = group[first], collective[listed[first]]
-    is_known = (
-        lowest(group_of_collective, compare[collective_of_row].astype(np.int64), group_count) > 0
-    )
-    mean = ratio(
-        sums(group_of_collective, spread[collective_of_row], group_count),
-        counts(group_of_collective, group_count),
-    )
     last_rank = _last_ranks(collective, start, rank, size)
+    # A row per pair of a group and a collective in it.
+    _, first = number_groups(group, collective[listed])
+    group_of_row = group[first]
+    collective_of_row = collective[listed[first]]
+    compare_row = compare[collective_of_row].astype(np.int64)
+    spread_row = spread[collective_of_row]
+    is_known = lowest(group_of_row, compare_row, group_count) > 0
+    mean = ratio(sums(group_of_row, spread_row, group_count), counts(group_of_row, group_count))
+    maximum = highest(group_of_row, spread_row, group_count)
+    last = _most_frequent(group_of_row, last_rank[collective_of_row], group_count)
     return {
         "arrival_mean_ns": np.where(is_known, mean, UNKNOWN),
-        "arrival_max_ns": np.where(
-            is_known, highest(group_of_collective, spread[collective_of_row], group_count), UNKNOWN
-        ),
-        "last": np.where(
-            is_known,
-            texts(names)[
-                _most_frequent(group_of_collective, last_rank[collective_of_row], group_count)
-            ],
-            "",
-        ),
+        "arrival_max_ns": np.where(is_known, maximum, UNKNOWN),
+        "last": np.where(is_known, texts(names)[last], ""),
     }
 
 
@@ -124,16 +115,20 @@ def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> 
     ranks. ``straggler`` is the rank that waited least in total, for which the others waited.
     `arrivals` describes the last three columns.
     """
-    calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
+    calls = CommunicationCalls.of(attributed)
+    devices = Devices.of_report(attributed)
     keys = {name: getattr(calls, name) for name in NAMES}
     codes = [pd.factorize(key)[0].astype(np.int64) for key in keys.values()]
     sizes = {"message_bytes": calls.messages.bytes, "comm_ranks": calls.messages.ranks}
     codes += sizes.values() if by_message else ()
-    columns_of_calls, ranks = call_columns(attributed, calls, devices), _ranks(attributed, devices)
+    columns_of_calls = call_columns(attributed, calls, devices)
+    ranks = _ranks(attributed, devices)
     transfer = transfer_times(*columns_of_calls)
     listed = np.flatnonzero(attributed.counted[calls.row])
     group, first = number_groups(*(code[listed] for code in codes))
-    rows, size, device = calls.row[listed], len(first), devices.gpu[calls.row[listed]]
+    rows = calls.row[listed]
+    size = len(first)
+    device = devices.gpu[calls.row[listed]]
     time, transfer = attributed.duration[rows], transfer[listed]
     total, transfer_total = sums(group, time, size), sums(group, transfer, size)
     is_matched = lowest(group, transfer, size) >= 0

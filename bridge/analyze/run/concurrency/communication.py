@@ -222,7 +222,8 @@ class CommunicationCalls:
         row = np.flatnonzero(is_communication(attributed))
         kernel = attributed.capture.activities["name"]
         name, names = frames.codes(kernel)[row], kernel.cat.categories
-        sent, op = CollectiveDetails.of(attributed, row), attributed.attribution.node[row]
+        sent = CollectiveDetails.of(attributed, row)
+        op = attributed.attribution.node[row]
         op = np.append(attributed.node_op, NONE)[op]
         code, first = number_groups(name, op, sent.code, sent.elements)
         descriptions = [
@@ -243,7 +244,16 @@ class CommunicationCalls:
         recorded = size_of_messages(kinds, messages)
         size = np.where(recorded >= 0, recorded, size)
         factor = _factors(collective, messages.ranks, factor)
-        return cls(row, collective, op_name, dtype, algorithm, size, factor, messages)
+        return cls(
+            row=row,
+            collective=collective,
+            op=op_name,
+            dtype=dtype,
+            algorithm=algorithm,
+            bytes=size,
+            bus_factor=factor,
+            messages=messages,
+        )
 
 
 MESSAGE_ARGUMENTS = {  # in a trace, and the column

@@ -150,9 +150,15 @@ def _joined(attributed: AttributedCapture) -> _Joined:
         np.array([name == word for name in names], bool)[code] for word in (GROUP_START, GROUP_END)
     )
     return _Joined(
-        calls, stack, of_launch, Nesting.of(stack, start, end), kinds, kind,
-        _groups(stack, start, is_start, is_end), is_end,
-    )  # fmt: skip
+        table=calls,
+        stack=stack,
+        of_launch=of_launch,
+        nesting=Nesting.of(stack, start, end),
+        kinds=kinds,
+        kind=kind,
+        group=_groups(stack, start, is_start, is_end),
+        is_end=is_end,
+    )
 
 
 def _groups(stack: Ints, start: Ints, is_start: Flags, is_end: Flags) -> Ints:
@@ -233,11 +239,16 @@ class _Totals:
         report = frames.ints(attributed.capture.activities, "report")[rows]
         ranks, rank = _ranks(joined.table, taken["communicator"], report, process)
         return NcclMessages(
-            np.append(per_kernel, UNKNOWN)[unit],
-            np.append(number, UNKNOWN)[unit],
-            taken["communicator"], ranks, rank, taken["peer"], taken["root"], taken["reduction"],
-            [*joined.table["reduction"].cat.categories],
-        )  # fmt: skip
+            bytes=np.append(per_kernel, UNKNOWN)[unit],
+            messages=np.append(number, UNKNOWN)[unit],
+            communicator=taken["communicator"],
+            ranks=ranks,
+            rank=rank,
+            peer=taken["peer"],
+            root=taken["root"],
+            reduction=taken["reduction"],
+            reductions=[*joined.table["reduction"].cat.categories],
+        )
 
 
 def _ranks(

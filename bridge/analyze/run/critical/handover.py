@@ -34,7 +34,6 @@ class Handovers:
         return len(self.start)
 
     def take(self, rows: Ints | Flags) -> Handovers:
-        """Return the handovers in these rows."""
         return Handovers(self.waiting[rows], self.working[rows], self.start[rows], self.end[rows])
 
     @classmethod

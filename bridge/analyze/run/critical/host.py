@@ -54,7 +54,6 @@ class HostPoints:
 
     @classmethod
     def of(cls, work: Work, waits: Waits) -> HostPoints:
-        """Return the points of a capture."""
         nodes = _NodePoints.of(work, waits)
         handovers = Handovers.of(work, *node_times(work))
         followed = _followed_threads(work, waits)

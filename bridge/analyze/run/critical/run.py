@@ -204,7 +204,9 @@ class Run:
         )
         starts = np.append(np.array([self.first][: int(unknown)], np.int64), start[first])
         ends = np.append(np.array([begun[0]][: int(unknown)], np.int64), time[points[last]])
-        return Elements(kind, name, starts, ends, activity, call, node)
+        return Elements(
+            kind=kind, name=name, start=starts, end=ends, activity=activity, call=call, node=node
+        )
 
     @cached_property
     def retiming(self) -> Retiming:
@@ -270,7 +272,9 @@ def _run(attributed: AttributedCapture) -> Run:
     device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
     graph = _linked(work, waits, device, host)
     first, last = _hull(work, host)
-    return Run(work, waits, graph, device, host, first, last)
+    return Run(
+        work=work, waits=waits, graph=graph, device=device, host=host, first=first, last=last
+    )
 
 
 def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) -> Graph:

@@ -101,7 +101,6 @@ class Waits:
 
     @classmethod
     def of(cls, work: Work) -> Waits:
-        """Return the waits of a capture."""
         states = call_states(work.attributed)
         waits = np.isin(states, (IN_SYNC, IN_BLOCKING))
         stream_waits = np.flatnonzero(calls_matching(work.attributed, STREAM_WAIT))
@@ -148,7 +147,6 @@ class _Records:
 
     @classmethod
     def of(cls, work: Work) -> _Records:
-        """Return the records of a capture."""
         attributed, waits = work.attributed, work.attributed.capture.waits
         columns = {c: frames.ints(waits, c) for c in {*STREAM, *EVENT}}
         of_work = {c: work.column(c) for c in STREAM}
@@ -165,14 +163,14 @@ class _Records:
         record = np.flatnonzero(is_record & (call != NONE) & (columns["event"] != NONE))
         record = record[order_by(event[record], work.call_start[call[record]])]
         return cls(
-            of_call,
-            np.where(columns["stream"] == NONE, NONE, stream),
-            np.where(columns["context"] == NONE, NONE, context),
-            np.where(columns["event"] == NONE, NONE, event),
-            work_stream,
-            work_context,
-            record,
-            work.call_start[call[record]],
+            of_call=of_call,
+            stream=np.where(columns["stream"] == NONE, NONE, stream),
+            context=np.where(columns["context"] == NONE, NONE, context),
+            event=np.where(columns["event"] == NONE, NONE, event),
+            work_stream=work_stream,
+            work_context=work_context,
+            record=record,
+            record_time=work.call_start[call[record]],
         )
 
     def field(self, values: Ints, call: Ints) -> Ints:

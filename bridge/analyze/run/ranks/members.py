@@ -133,7 +133,6 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self.process >> 24 & frames.ID_BITS
 
 
@@ -288,9 +287,15 @@ class _Processes:
             rank, known_by = self._rank(owner, work, place)
             single_gpu = gpus[0] if len(gpus) == 1 else NONE
             yield Member(
-                *key, key in work, self.names.get(key, ""), rank, known_by,
-                host_of(facts), local if local != NONE else single_gpu, gpus,
-            )  # fmt: skip
+                *key,
+                works=key in work,
+                name=self.names.get(key, ""),
+                rank=rank,
+                known_by=known_by,
+                host=host_of(facts),
+                local=local if local != NONE else single_gpu,
+                gpus=gpus,
+            )
 
     def _rank(self, key: Key, work: list[Key], place: int) -> tuple[int, str]:
         """Return the rank of a process and its source."""

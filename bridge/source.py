@@ -17,7 +17,7 @@ from bridge.scale.workers import WorkerOptions
 
 if TYPE_CHECKING:
     from bridge.analyze.tables.request import TableRequest
-    from bridge.analyze.tables.source import TableSource
+    from bridge.analyze.tables.table_source import TableSource
     from bridge.importers import Capture
     from bridge.importers.ncu.metrics import Metrics
     from bridge.importers.nsys.tables import Details

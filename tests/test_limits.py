@@ -11,7 +11,7 @@ from command import assert_refused
 from command import bridge as command
 
 from bridge import exports
-from bridge.cli import limits, options
+from bridge.cli import options, timeout
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_a_command_stops_after_its_time_and_writes_nothing(path, folder, monkeyp
     assert not list(folder.iterdir())
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
-    assert limits.running_stage() == ""
+    assert timeout.running_stage() == ""
 
 
 def test_a_command_within_its_time_is_as_without(path):

@@ -71,7 +71,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     show_default=True,
     help="Rows of evidence for each piece of advice.",
 )
-@selection_options.window
+@selection_options.time_range
 @options.ncu_option
 @outputs.output(FORMATS)
 def advise(

@@ -161,7 +161,7 @@ SUFFIXES = {"xml": "junit"}
     section="Limits",
 )
 @options.kernel_names
-@selection_options.window
+@selection_options.time_range
 @selection_options.rows("op=aten::*, diff>10us, state=slower")
 @options.attribution_options
 @outputs.output(FORMATS, SUFFIXES)

@@ -119,7 +119,7 @@ NOTHING = (
     show_default=True,
     help="flow: what the colour of an allocation tells.",
 )
-@selection_options.window
+@selection_options.time_range
 @outputs.output(FORMATS)
 def memory(
     source: ReportInput,

@@ -19,7 +19,7 @@ from bridge.cli import completion
 from bridge.cli.catalog import WITHOUT_TIMELINE
 from bridge.cli.help import attribution_option, option, report_option, table_option
 from bridge.cli.hints import DEFAULT_STORE, with_report
-from bridge.cli.limits import stage, timeout_option
+from bridge.cli.timeout import stage, timeout_option
 from bridge.scale.listener import Listener
 
 if TYPE_CHECKING:
@@ -105,6 +105,13 @@ rank_from_option = report_option(
     callback=_expression,
     help="The rank in the path of a report: group rank, or the first one; the host: group host.",
     after="--sidecar",
+    rare=True,
+)
+only_option = report_option(
+    "--only",
+    type=click.Choice(("host", "gpu")),
+    help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
+    after="--rank-from",
     rare=True,
 )
 steps_option = attribution_option(

@@ -17,7 +17,6 @@ from bridge.analyze.core.catalog.lookup import columns_of
 from bridge.analyze.tables.request import ALL, DEFAULT, TableRequest
 from bridge.cli import (
     completion,
-    limits,
     listing,
     options,
     outputs,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.cost.flops import Costs
-    from bridge.analyze.tables.source import TableSource
+    from bridge.analyze.tables.table_source import TableSource
     from bridge.scale.workers import WorkerOptions
     from bridge.source import ReportInput, TimeRange
 
@@ -130,7 +129,7 @@ def _request(*, by: str, columns: str, **fields: Any) -> TableRequest:
     rare=True,
 )
 @options.ncu_option
-@selection_options.window
+@selection_options.time_range
 @selection_options.rows("op=aten::*, gpu>10us, step=3..5, kernel~gemm")
 @row_option(
     "--fold/--no-fold",
@@ -145,7 +144,7 @@ def _request(*, by: str, columns: str, **fields: Any) -> TableRequest:
 @costs
 @options.rank_from_option
 @options.steps_option
-@limits.only_option
+@options.only_option
 @worker_options.workers
 @outputs.output(FORMATS)
 def report(

@@ -65,7 +65,7 @@ def _time_range(**given: Any) -> TimeRange:
     return TimeRange(**given)
 
 
-def window(command: F) -> F:
+def time_range(command: F) -> F:
     """Give a command the options of time as one parameter ``time_range``."""
     return collected(
         "time_range",

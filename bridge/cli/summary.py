@@ -38,7 +38,7 @@ ROWS = 10
 )
 @options.report_input
 @options.steps_option
-@selection_options.window
+@selection_options.time_range
 @outputs.output(FORMATS)
 def summary(
     source: ReportInput, step_name: str | None, time_range: TimeRange, output: Output

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bridge.analyze.core.cycles import ActiveCycles
     from bridge.analyze.core.filters import Condition
     from bridge.analyze.run.ranks.table import Run
-    from bridge.analyze.tables.source import TableSource
+    from bridge.analyze.tables.table_source import TableSource
 
 
 # -- Tables for a terminal

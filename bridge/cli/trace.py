@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import limits, options, outputs, selection_options
+from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command, option
 from bridge.cli.options import doing
 from bridge.cli.outputs import Output
@@ -51,7 +51,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
     ),
 )
 @options.report_input
-@selection_options.window
+@selection_options.time_range
 @options.rank_from_option
 @option(
     "--ranks",
@@ -73,7 +73,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
     show_default=True,
     help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
-@limits.only_option
+@options.only_option
 @options.ncu_option
 @outputs.output()
 def trace(

@@ -6,8 +6,7 @@ from real_parts import corpus_reports
 
 import bridge
 from bridge.analyze.core.kinds import is_communication
-from bridge.analyze.run.concurrency import exposure
-from bridge.analyze.run.concurrency.overlap import exposed_times
+from bridge.analyze.run.concurrency.overlap import exposed_times, exposure
 from bridge.analyze.run.steps import ROLES
 from bridge.importers import ReportError
 from bridge.join.arrays import NONE

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bridge.analyze.run.concurrency.collective_names import Message, collective_of, parse_kernel
 from bridge.analyze.run.concurrency.communication import (
     Details,
     bus_factor,
@@ -11,7 +12,6 @@ from bridge.analyze.run.concurrency.communication import (
     element_size,
     elements,
 )
-from bridge.analyze.run.concurrency.kernels import Message, collective_of, parse_kernel
 
 
 @pytest.mark.parametrize(

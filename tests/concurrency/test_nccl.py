@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from real_parts import corpus_reports
 
 import bridge
-from bridge.analyze.run.concurrency import by_collective
+from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.communication import CommunicationCalls
 from concurrency.nccl_made import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECV, Nccl, blob
 

@@ -23,7 +23,7 @@ from real_parts import ROOT, corpus_reports, named
 import bridge
 from bridge import importers
 from bridge.analyze.checks.quality import REASONS, Quality, quality
-from bridge.analyze.checks.quality.reasons import Overhead
+from bridge.analyze.checks.quality.amount import Overhead
 from bridge.importers.nsys import schema
 from bridge.render import units
 from bridge.render.quality import sentence

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from bridge.analyze.checks.quality import checks, reasons
-from bridge.analyze.checks.quality.reasons import CaptureEvidence, Deduction, Measurement, Reason
+from bridge.analyze.checks.quality import amount, content
+from bridge.analyze.checks.quality.amount import CaptureEvidence, Deduction, Measurement, Reason
 from bridge.analyze.core.device_work import NoDeviceWork, printed
 from bridge.join.attributed import AttributedCapture
 
 BEST = 100
-REASONS = (*checks.PROFILER_REASONS, *checks.CONTENT_REASONS, *reasons.REASONS)
+REASONS = (*content.PROFILER_REASONS, *content.CONTENT_REASONS, *amount.REASONS)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def quality(attributed: AttributedCapture) -> Quality:
         judged=tuple(reason.name for reason, _ in measured),
         overhead=_overhead(evidence),
         nothing=nothing,
-        messages=checks.messages(evidence),
+        messages=content.messages(evidence),
         printed=printed(attributed.capture),
     )
 

@@ -239,7 +239,7 @@ SOURCE = View(
         Column("api_ns", "API", NS, "time of these calls on the host", optional=True),
         terminal="function source kind ops kernels gpu_ns share api_calls api_ns",
     ),
-    rows="core.source_lines:by_source",
+    rows="tables.source_lines:by_source",
     sorted_by=("gpu_ns", "api_ns"),
     details=(*SOURCE_DETAILS, "json"),
     nothing=f"no call stacks of API calls in the report; record them: {RECORD_STACKS}",

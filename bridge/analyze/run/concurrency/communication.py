@@ -15,7 +15,7 @@ import pandas as pd
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats, texts
 from bridge.analyze.core.kinds import is_communication
-from bridge.analyze.run.concurrency.kernels import collective_of, parse_kernel
+from bridge.analyze.run.concurrency.collective_names import collective_of, parse_kernel
 from bridge.analyze.run.concurrency.nccl import NUMBERS, NcclMessages, communicator_texts
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, at_rows, number_groups

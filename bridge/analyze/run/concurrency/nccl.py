@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, lowest, sums
-from bridge.analyze.run.concurrency.kernels import collective_of
+from bridge.analyze.run.concurrency.collective_names import collective_of
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges

@@ -10,7 +10,7 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.concurrency.clocks import JOINT, match_collectives
-from bridge.analyze.run.concurrency.kernels import parse_kernel
+from bridge.analyze.run.concurrency.collective_names import parse_kernel
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames

@@ -1,4 +1,4 @@
-"""Limits on what a command reads and how long it takes: ``--only``, ``--timeout``.
+"""The option ``--timeout``: a limit on the time that a command takes.
 
 A command that takes too long stops with a line that tells what it was doing. Outputs are written
 whole or not at all, so nothing half-written stays.
@@ -18,21 +18,6 @@ from bridge.cli.help import report_option
 from bridge.knowledge.package import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# -- One side of a report alone
-
-
-only_option = report_option(
-    "--only",
-    type=click.Choice(("host", "gpu")),
-    help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
-    after="--rank-from",
-    rare=True,
-)
-
-
-# -- A time limit
-
 
 NS = 1e9
 REMEDY = "read a part of it (--from, --to, --step, --only), or give more time"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.checks.advice import needs
-from bridge.analyze.checks.quality.reasons import (
+from bridge.analyze.checks.quality.amount import (
     COUNT,
     RATE,
     SHARE,

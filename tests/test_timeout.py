@@ -31,10 +31,10 @@ def test_a_command_stops_after_its_time_and_writes_nothing(path, folder, monkeyp
         ("trace", path, "-o", "t.json"),
         ("html", path, "-o", "t.html"),
     ):
-        refused = command(*words, "--timeout", "10ms")
+        refused = command(*words, "--timeout", "300ms")
         assert_refused(
             refused,
-            "stopped after 10ms (--timeout) while reading report.sqlite",
+            "stopped after 300ms (--timeout) while reading report.sqlite",
             "nothing was written",
         )
     assert not list(folder.iterdir())

@@ -217,7 +217,10 @@ class Descriptors:
         self.descriptors = [message(TRACK_DESCRIPTOR, ROOT)]
         self.uuids = count(1)  # 0 is the track of the trace
         self.counters: dict[tuple[Group, str], int] = {}
-        groups = sorted({t.group for t in tracks}, key=lambda group: group.order)
+        used = dict.fromkeys(
+            track.group for track in tracks
+        )  # a set has another order in each process
+        groups = sorted(used, key=lambda group: group.order)
         self.of_group = {group: self._group(group) for group in groups}
         self.tracks = tracks
         self.of_track = np.array([self._track(track) for track in tracks], np.int64)

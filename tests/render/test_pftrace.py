@@ -25,6 +25,7 @@ from bridge.analyze.draw.tracks import Group, Track
 from bridge.cli import demo_report
 from bridge.importers import ReportError
 from bridge.render import packets
+from bridge.render.packet_tracks import Descriptors
 from bridge.render.pftrace import pftrace
 
 pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
@@ -498,6 +499,11 @@ def test_instants_have_names_and_no_length(opened):
         ("mark", 5, 0),
         ("op", 0, 10),
     ]
+
+
+def test_groups_of_one_rank_stand_in_the_order_of_their_tracks():
+    tracks = [Track(Group(1, f"GPU {n}", 5, device=n), 1, "stream", 0) for n in range(50)]
+    assert [group.device for group in Descriptors(tracks).of_group] == [*range(50)]
 
 
 def test_tracks_have_their_numbers_names_parents_and_order():

@@ -144,7 +144,7 @@ def _worker_file(attributed: AttributedCapture, report: int, process: int) -> st
     """Return ``worker.ns.pt.trace.json.gz`` for a process; several files are numbered."""
     facts, sources = attributed.capture.facts[report], attributed.capture.source
     number = f"-{report + 1}" if len(sources) > 1 else ""
-    worker = f"{number}_{(process >> 24) & frames.ID_BITS}"
+    worker = f"{number}_{frames.pid(process)}"
     begin = max(facts.epoch_ns, 0) + facts.span[0]
     return file_name(sources[report].partition(".")[0], f"{worker}.{begin}.pt.trace.json.gz")
 

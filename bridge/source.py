@@ -115,13 +115,8 @@ class ReportInput:
 
     def needing_rows(self, request: TableRequest) -> list[str]:
         """Return the given options that need the rows of a report."""
-        metrics, ncu, only = (
-            ("--metrics", request.metrics),
-            ("--ncu", self.ncu),
-            ("--only", self.only),
-        )
-        given = [option for option, value in (ncu, metrics, only) if value]
-        return [*self.time_range.options, *given]
+        given = {"--ncu": self.ncu, "--metrics": request.metrics, "--only": self.only}
+        return [*self.time_range.options, *(option for option, value in given.items() if value)]
 
 
 # -- The door

@@ -6,6 +6,7 @@ Times and ids are int64, -1 where missing. Names are categoricals. The row numbe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ MISSING = -1
 # Columns thread and process have the form of the globalTid of nsys: hardware and virtual machine
 # (16 bits), process id (24), thread id (24).
 ID_BITS = 0xFFFFFF
+PID_SHIFT = 24  # of the id of a process in a globalPid
+Process = TypeVar("Process", int, Ints)
 
 # Constants of `bridge.annotate`: the marker in the payloads that all slices of a call share, and
 # the prefix of the marks that are samples of a counter.
@@ -103,6 +106,11 @@ def frame(
 def _as_kinds(column: pd.Series, kinds: tuple[str, ...]) -> pd.Categorical:
     places = np.array([kinds.index(name) for name in column.cat.categories] + [MISSING])
     return names(places[codes(column)], kinds)
+
+
+def pid(process: Process) -> Process:
+    """Return the id of a process as the operating system has it, of one globalPid or of an array of them."""
+    return process >> PID_SHIFT & ID_BITS
 
 
 def is_kind(table: pd.DataFrame, *kinds: str) -> NDArray[np.bool_]:

@@ -77,7 +77,7 @@ def _device_names(
     result = []
     for key in keys:  # one iteration per GPU
         is_ambiguous = occurrences[key[0], names[key]] > 1 and key[1] != NONE
-        process = f" of process {key[1] >> 24 & frames.ID_BITS}" if is_ambiguous else ""
+        process = f" of process {frames.pid(key[1])}" if is_ambiguous else ""
         result.append(f"{names[key]}{process}{of_file[key[0]] if len(of_file) > 1 else ''}")
     return result
 

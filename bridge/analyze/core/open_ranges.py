@@ -87,7 +87,7 @@ class Thread:
                 "/"
             )[2],
         )
-        return cls(thread & frames.ID_BITS, names[0], (process >> 24) & frames.ID_BITS, names[1])
+        return cls(thread & frames.ID_BITS, names[0], frames.pid(process), names[1])
 
 
 @dataclass(frozen=True)

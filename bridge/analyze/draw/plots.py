@@ -185,7 +185,7 @@ def _lanes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     is_multi_process = len(np.unique(process)) > 1
     names = [
         f"{devices.names[devices.gpu[row]]}, stream {stream[row]}"
-        + (f", process {process[row] >> 24 & frames.ID_BITS}" if is_multi_process else "")
+        + (f", process {frames.pid(process[row])}" if is_multi_process else "")
         for row in rows.tolist()
     ]
     return lane, names

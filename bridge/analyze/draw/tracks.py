@@ -209,7 +209,7 @@ class Tracks:
         """Return the group of a process, which keeps its number unless another has the same one."""
         key = (report, process)
         if key not in self.processes:
-            pid_recorded = (process >> 24) & frames.ID_BITS
+            pid_recorded = frames.pid(process)
             taken = pid_recorded in {group.pid for group in self.processes.values()}
             name = self.process_names.get(key, "").rpartition("/")[2] or "process"
             pid = next(self.numbers) if taken else pid_recorded
@@ -231,7 +231,7 @@ class Tracks:
         if key not in self.devices:
             owner = self._process(report, process)
             gpu = self.gpu_names.get(key, f"GPU {device}")
-            name = f"{gpu}, {owner.name} {(process >> 24) & frames.ID_BITS}"
+            name = f"{gpu}, {owner.name} {frames.pid(process)}"
             self.devices[key] = Group(
                 next(self.numbers), name, owner.order + 1, report, process, device
             )

@@ -81,7 +81,7 @@ def by_frame(attributed: AttributedCapture) -> pd.DataFrame:
         {
             "frame": _names(ranges["name"], first),
             "domain": _names(ranges["domain_name"], first),
-            "pid": frames.ints(ranges, "process")[first] >> 24 & frames.ID_BITS,
+            "pid": frames.pid(frames.ints(ranges, "process")[first]),
             "frames": number,
             "open": counts(series[ranges["open"].to_numpy()[row]], groups),
             "frames_per_s": np.where(

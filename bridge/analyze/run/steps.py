@@ -77,7 +77,7 @@ def _process_columns(attributed: AttributedCapture) -> dict[str, Ints | np.ndarr
     names = dict(zip(keys, processes["name"].astype(str).tolist(), strict=True))
     keys_of_steps = zip(steps.report.tolist(), steps.process.tolist(), strict=True)
     result: dict[str, Ints | np.ndarray] = {
-        "pid": steps.process >> 24 & frames.ID_BITS,
+        "pid": frames.pid(steps.process),
         "process": texts(names.get(key, "").rpartition("/")[2] for key in keys_of_steps),
     }
     of_file = file_names(attributed.capture)

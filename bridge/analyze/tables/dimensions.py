@@ -313,7 +313,7 @@ def _sizes(columns: Sequence[Ints]) -> np.ndarray:
 
 
 def _pid(process: Ints) -> Ints:
-    return np.where(process == NONE, NONE, process >> 24 & frames.ID_BITS)
+    return np.where(process == NONE, NONE, frames.pid(process))
 
 
 def _names_of(

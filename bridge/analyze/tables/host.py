@@ -50,7 +50,7 @@ def by_launch(attributed: AttributedCapture, kernel_names: str = "readable") -> 
     table: dict[str, object] = {
         "kernel": texts([*named.cat.categories, ""])[kernel[first]],
         "api": texts([*calls["name"].cat.categories, ""])[api[first]],
-        "pid": (process[first] >> 24) & frames.ID_BITS,
+        "pid": frames.pid(process[first]),
         "tid": thread[first] & frames.ID_BITS,
         "device": device[first],
         "count": counts(group, len(first)),

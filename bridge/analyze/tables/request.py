@@ -17,11 +17,10 @@ from bridge.analyze.core.catalog.lookup import (
     columns_of,
     dimensions_of,
     labels_of,
-    rows_of,
     sorting_columns,
 )
 from bridge.analyze.core.catalog.ranges import STEP_COSTS
-from bridge.analyze.core.catalog.view import CALLS, GEOMETRY, RANGES
+from bridge.analyze.core.catalog.view import GEOMETRY
 from bridge.knowledge.suggestions import unknown_name
 
 if TYPE_CHECKING:
@@ -128,43 +127,43 @@ class TableRequest:
     @property
     def details(self) -> frozenset[str]:
         """The columns of a capture that importers have to read for this table only."""
-        result = _details(self.by, costs=self.needs_costs)
+        result = set(_details(self.by))
+        described = columns_of(self.by).by_name
+        for name in self._requested(ALL) & described.keys():
+            result.update(described[name].details)
         for flag, (_, columns) in FLAGS.items():
             result |= set(columns) if getattr(self, flag) else set()
         result |= {"metrics"} if self.metrics else set()
-        result |= {"gpu_metrics"} if self.asks_for_counters or self._asks_for(ALL) else set()
         return frozenset(result | ({"mangled"} if self.kernel_names == "mangled" else set()))
 
     @property
     def needs_costs(self) -> bool:
         """Whether a requested column is computed from FLOPs or bytes of calls."""
-        words = (*self.columns, *self.also)
-        known = columns_of(self.by).names
-        names = {(column_named(word, known) or word).removesuffix("_ns") for word in words}
-        if self.by == "step":
-            return not names.isdisjoint((FLOPS, *STEP_COST_NAMES))
-        if not columns_are_chosen(self.by) or rows_of(self.by) != RANGES:
-            return False
-        costs = (name.removesuffix("_ns") for name in COST_NAMES)
-        return not names.isdisjoint((FLOPS, ALL, *costs))
+        return not self._requested(ALL).isdisjoint((*COST_NAMES, *STEP_COST_NAMES))
 
     @property
     def asks_for_counters(self) -> bool:
-        """Whether a requested column is one of hardware counters."""
-        return self._asks_for(*COUNTER_NAMES, "counters", "counter-peaks")
+        """Whether a column of hardware counters is requested by name, or by a set of them."""
+        return not self._requested().isdisjoint(COUNTER_NAMES)
 
     @property
     def asks_for_energy(self) -> bool:
-        """Whether a requested column is one of energy."""
-        return self._asks_for(*ENERGY_NAMES, "energy")
+        """Whether a column of energy is requested by name."""
+        return not self._requested().isdisjoint(ENERGY_NAMES)
 
-    def _asks_for(self, *columns: str) -> bool:
-        """Return whether one of these columns or sets is requested of a table that may have them."""
-        if not columns_are_chosen(self.by) or rows_of(self.by) == CALLS:
-            return False
-        known = columns_of(self.by).names
-        names = {column_named(word, known) or word for word in (*self.columns, *self.also)}
-        return not names.isdisjoint(columns)
+    def _requested(self, *every: str) -> set[str]:
+        """Return the columns that are requested by name or in a set; ``every`` are words for all that can be chosen."""
+        described = columns_of(self.by)
+        all_names = described.names if columns_are_chosen(self.by) else ()
+        result: set[str] = set()
+        for word in (*self.columns, *self.also):
+            if word in every:
+                result.update(all_names)
+            elif word in described.sets and word not in described.names:
+                result.update(described.sets[word])
+            else:
+                result.add(column_meant(word, described.names) or word)
+        return result
 
     @property
     def figures(self) -> list[str]:
@@ -225,13 +224,11 @@ def chosen(
     return list(dict.fromkeys(result))
 
 
-def _details(by: str, *, costs: bool = False) -> set[str]:
-    names = VIEWS[by].details if by in VIEWS else ()
-    if by not in VIEWS:
-        names = tuple(
-            name for dimension in dimensions_of(by) for name in DIMENSIONS[dimension].details
-        )
-    return {*names, *(("json", "metrics") if costs else ())}
+def _details(by: str) -> Iterable[str]:
+    """Return the details that all columns of a table need."""
+    if by in VIEWS:
+        return VIEWS[by].details
+    return (name for dimension in dimensions_of(by) for name in DIMENSIONS[dimension].details)
 
 
 NCU_DETAILS = frozenset(GEOMETRY)  # needed to match the kernels of Nsight Compute's reports

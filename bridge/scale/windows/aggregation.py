@@ -95,7 +95,7 @@ class ConsistencyCheck:
         tables = ("ranges", "launches", "activities")
         every = [frames.ints(getattr(skeleton, table), "process") for table in tables]
         processes = np.unique(np.concatenate(every))
-        is_ambiguous = len(np.unique(processes >> 24 & frames.ID_BITS)) < len(processes)
+        is_ambiguous = len(np.unique(frames.pid(processes))) < len(processes)
         if is_ambiguous and not self.dimensions.isdisjoint(
             ("thread", "process", "stream", "device")
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from bridge.analyze.core.catalog.column import (
@@ -106,9 +107,10 @@ TENSOR_CORE_NAMES = tuple(column.name for column in TENSOR_CORES)
 
 # -- FLOPs and bytes of calls, as defined in docs/flops.md
 
+_cost = partial(_on_request, details=("json", "metrics"))  # shapes of calls, and what was measured
 COSTS = (
-    _on_request("flop", "FLOP", FLOP, "floating-point operations of the calls", missing=True),
-    _on_request(
+    _cost("flop", "FLOP", FLOP, "floating-point operations of the calls", missing=True),
+    _cost(
         "tflop_per_s",
         "reached",
         TFLOP_PER_S,
@@ -116,11 +118,11 @@ COSTS = (
         ratio=("flop", "counted_ns"),
         missing=True,
     ),
-    _on_request("peak_share", "of peak", SHARE, "part of the GPU's peak FLOP rate", missing=True),
-    _on_request(
+    _cost("peak_share", "of peak", SHARE, "part of the GPU's peak FLOP rate", missing=True),
+    _cost(
         "moved_bytes", "bytes moved", BYTES, "bytes read and written at least once", missing=True
     ),
-    _on_request(
+    _cost(
         "gb_per_s",
         "speed",
         GB_PER_S,
@@ -128,10 +130,10 @@ COSTS = (
         ratio=("moved_bytes", "counted_ns"),
         missing=True,
     ),
-    _on_request(
+    _cost(
         "bandwidth_share", "of bandwidth", SHARE, "part of the GPU's peak bandwidth", missing=True
     ),
-    _on_request(
+    _cost(
         "intensity",
         "intensity",
         NUMBER,
@@ -139,10 +141,10 @@ COSTS = (
         ratio=("flop", "moved_bytes"),
         missing=True,
     ),
-    _on_request("counted_ns", "GPU counted", NS, "GPU time of the calls whose FLOPs are known"),
-    _on_request("uncounted", "uncounted", COUNT, "calls with GPU work whose FLOPs are not known"),
-    _on_request("flop_once", "FLOP once", FLOP, "FLOPs of one call", missing=True),
-    _on_request(
+    _cost("counted_ns", "GPU counted", NS, "GPU time of the calls whose FLOPs are known"),
+    _cost("uncounted", "uncounted", COUNT, "calls with GPU work whose FLOPs are not known"),
+    _cost("flop_once", "FLOP once", FLOP, "FLOPs of one call", missing=True),
+    _cost(
         "formula",
         "formula",
         NAME,

@@ -69,6 +69,7 @@ class Column:
         bar: whether a bar may stand beside it.
         quiet: whether it is left out if every row has nothing (0, "" or unknown).
         distinct: whether it is left out if every row has the same value.
+        details: columns of a capture that importers read only where this column is requested.
 
     """
 
@@ -86,6 +87,7 @@ class Column:
     bar: bool = False
     quiet: bool = False
     distinct: bool = False
+    details: tuple[str, ...] = ()
 
     @property
     def is_name(self) -> bool:

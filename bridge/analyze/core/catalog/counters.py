@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from bridge.analyze.core.catalog.column import (
@@ -59,22 +60,25 @@ def _on_request(name: str, heading: str, unit: str, meaning: str, **more: Any) -
     return Column(name, heading, unit, meaning, default=False, terminal=False, quiet=True, **more)
 
 
+_sampled = partial(_on_request, details=("gpu_metrics",))
+
+
 def _means_and_peaks() -> tuple[Column, ...]:
     result = []
     for suffix, heading, meaning in (("", "{}", "{}: mean"), (PEAK, "{}, peak", "{}: peak")):
         for name, (title, said) in HEADINGS.items():
             unit = NUMBER if name == MHZ else PERCENT
             texts = heading.format(title), f"{meaning.format(said)} while the row's work ran"
-            result.append(_on_request(name + suffix, texts[0], unit, texts[1], missing=True))
+            result.append(_sampled(name + suffix, texts[0], unit, texts[1], missing=True))
     return tuple(result)
 
 
 COUNTERS = (
     *_means_and_peaks(),
-    _on_request(
+    _sampled(
         SAMPLED[0], "sampled", NS, "time of the row's work, united per GPU, that samples describe"
     ),
-    _on_request(
+    _sampled(
         SAMPLED[1],
         "of samples",
         SHARE,

@@ -217,16 +217,20 @@ FRAME = View(
     nothing="no frames: no range has the category frame, as bridge.Domain(…).frame(…) gives it",
     page="annotate.md#explicit-ranges-and-marks",
 )
+_ON_REQUEST: dict[str, Any] = {
+    "default": False,
+    "terminal": False,
+    "details": ("json", "metrics"),  # shapes of calls, and what was measured
+}
 STEP_COSTS = (
-    Column("flop", "FLOP", FLOP, "FLOPs of the step", missing=True, default=False, terminal=False),
+    Column("flop", "FLOP", FLOP, "FLOPs of the step", missing=True, **_ON_REQUEST),
     Column(
         "mfu",
         "MFU",
         SHARE,
         "model FLOPs utilization: tflop_per_s by peak_tflops",
         missing=True,
-        default=False,
-        terminal=False,
+        **_ON_REQUEST,
     ),
     Column(
         "tflop_per_s",
@@ -234,8 +238,7 @@ STEP_COSTS = (
         TFLOP_PER_S,
         "FLOPs by the wall time",
         missing=True,
-        default=False,
-        terminal=False,
+        **_ON_REQUEST,
     ),
     Column(
         "peak_tflops",
@@ -243,24 +246,21 @@ STEP_COSTS = (
         TFLOP_PER_S,
         "peak of the GPUs",
         missing=True,
-        default=False,
-        terminal=False,
+        **_ON_REQUEST,
     ),
     Column(
         "uncounted",
         "uncounted",
         COUNT,
         "calls whose FLOPs are not known",
-        default=False,
-        terminal=False,
+        **_ON_REQUEST,
     ),
     Column(
         "peak_dtype",
         "in",
         NAME,
         "type of numbers that the peak is for",
-        default=False,
-        terminal=False,
+        **_ON_REQUEST,
         optional=True,
     ),
 )

@@ -79,7 +79,7 @@ def _sample_series(attributed: AttributedCapture, axis: Axis) -> list[dict[str, 
         selected = order[a:b]
         selected = selected[_extremes(axis.bins(MAX_BINS), time[selected], value[selected])]
         name = str(marks["name"].iloc[rows[first[number]]]).removeprefix(COUNTER)
-        pid = int(frames.ints(marks, "process")[rows[first[number]]]) >> 24 & frames.ID_BITS
+        pid = frames.pid(int(frames.ints(marks, "process")[rows[first[number]]]))
         series.append(
             {
                 "name": f"{name}, process {pid}" if is_multi_process else name,

@@ -133,7 +133,7 @@ class Member:
 
     @property
     def pid(self) -> int:
-        return self.process >> 24 & frames.ID_BITS
+        return frames.pid(self.process)
 
 
 @dataclass(frozen=True)

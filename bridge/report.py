@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.analyze.checks.advice import AdviceReport
     from bridge.analyze.checks.quality import Quality
     from bridge.analyze.checks.summary import Summary
-    from bridge.analyze.core.cycles import ActiveCycles
+    from bridge.analyze.core.session_cycles import ActiveCycles
     from bridge.analyze.draw.dialects.average_rows import Averages
     from bridge.analyze.draw.timeline import Selection, Timeline
     from bridge.analyze.run.gpu_use import Use
@@ -258,7 +258,7 @@ class Report:
     @cached_property
     def cycles(self) -> ActiveCycles | None:
         """The active cycles of a session, if the report holds other steps, too."""
-        from bridge.analyze.core.cycles import ActiveCycles  # exports do not need it
+        from bridge.analyze.core.session_cycles import ActiveCycles  # exports do not need it
 
         return ActiveCycles.of(self.attributed)
 

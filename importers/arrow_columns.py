@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.importers.column_files import Batch, Present, TableFile, damaged, open_tables
+from bridge.importers.query import Query, Value
 from bridge.importers.sqlite_columns import THREADS, Columns, texts_of_numbers
-from bridge.importers.sqlite_query import Query, Value
 from bridge.importers.texts import Ints, Texts
 
 Flags = NDArray[np.bool_]

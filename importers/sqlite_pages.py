@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bridge.importers.query import Value
 from bridge.importers.sqlite_file import (
     UTF8,
     Bytes,
@@ -30,7 +31,6 @@ from bridge.importers.sqlite_file import (
     require,
     words_of,
 )
-from bridge.importers.sqlite_query import Value
 from bridge.importers.texts import MIX, Ints, Texts
 
 # -- The tree of a table

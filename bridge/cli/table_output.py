@@ -18,8 +18,8 @@ from bridge.render import table as tables
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.core.cycles import ActiveCycles
     from bridge.analyze.core.filters import Condition
+    from bridge.analyze.core.session_cycles import ActiveCycles
     from bridge.analyze.run.ranks.table import Run
     from bridge.analyze.tables.table_source import TableSource
 

@@ -13,7 +13,7 @@ from bridge.render.table_columns import MISSING
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.summary import Iteration
-    from bridge.analyze.core.cycles import ActiveCycles
+    from bridge.analyze.core.session_cycles import ActiveCycles
     from bridge.analyze.run.steps import Pace
     from bridge.analyze.tables.onednn import Totals
 

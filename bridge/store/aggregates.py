@@ -17,7 +17,7 @@ from sqlite_utils import Database
 
 from bridge.analyze.checks.summary import Summary
 from bridge.analyze.core.catalog.lookup import column_meant, columns_of, labels_of, layout, nothing
-from bridge.analyze.core.cycles import ActiveCycles
+from bridge.analyze.core.session_cycles import ActiveCycles
 from bridge.analyze.core.totals import Totals, add_totals
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.tables.request import TableRequest

@@ -18,8 +18,8 @@ import numpy as np
 import sqlite_utils
 
 from bridge.importers.errors import NotAReport
+from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database
-from bridge.importers.sqlite_query import Query
 from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE
 from bridge.store.columns import NO_NUMBER

@@ -12,8 +12,8 @@ from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.importers import frames
 from bridge.importers.ncu.metrics import Metrics
 from bridge.importers.nsys.annotations import Strings, distinct
+from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database, ints_of
-from bridge.importers.sqlite_query import Query
 from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import ATTRIBUTED, REASONS

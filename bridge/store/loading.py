@@ -14,8 +14,8 @@ from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
 from bridge.importers.ncu.metrics import Metrics
 from bridge.importers.nsys.annotations import Strings, pool_texts
+from bridge.importers.query import Query, Value
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, texts_of
-from bridge.importers.sqlite_query import Query, Value
 from bridge.importers.texts import Ints, Texts
 from bridge.store.checksums import Sums, check_columns, check_small_rows, refusing_damage
 from bridge.store.columns import read_metrics

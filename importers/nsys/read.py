@@ -40,8 +40,8 @@ from bridge.importers.nsys.times import (
     origin_of_tables,
     with_possible_times,
 )
+from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, texts_of
-from bridge.importers.sqlite_query import Query
 from bridge.importers.texts import Ints, Texts, unique_names
 
 # -- Devices

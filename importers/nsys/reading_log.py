@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.tables import Present, Table
+from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns
-from bridge.importers.sqlite_query import Query
 
 LOG = logging.getLogger("bridge.importers")
 

@@ -23,8 +23,8 @@ from bridge.importers.nsys.devices import fill_process
 from bridge.importers.nsys.schema import DEVICE_TABLES
 from bridge.importers.nsys.tables import FLAG, Table
 from bridge.importers.nsys.times import EVENT_TABLES, event_times, impossible_marks, is_possible
+from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
-from bridge.importers.sqlite_query import Query
 from bridge.importers.texts import Ints, Texts
 
 # -- Kinds of annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from bridge.importers.errors import NotAReport
 from bridge.importers.frames import MISSING
-from bridge.importers.sqlite_query import Query, Value
+from bridge.importers.query import Query, Value
 
 # -- Columns and tables
 

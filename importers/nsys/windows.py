@@ -59,8 +59,8 @@ from bridge.importers.nsys.times import (
     sample_places,
     with_possible_times,
 )
+from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, take_rows
-from bridge.importers.sqlite_query import Query
 from bridge.importers.texts import Ints, Texts
 
 MAX_CACHED_STRINGS = 1 << 16  # strings that are kept for all windows

@@ -11,7 +11,7 @@ from join.programs import Program, attributed, programs, raw, report_of, without
 
 from bridge.analyze.core.catalog import TABLES
 from bridge.analyze.core.totals import totals
-from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
+from bridge.analyze.tables.activity_columns import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
 from bridge.importers.capture import Capture, concat

@@ -10,7 +10,7 @@ from real_parts import NIGHT
 from witness.attribution import union
 
 import bridge
-from bridge.analyze.tables import activity_metrics, work_under
+from bridge.analyze.tables import activity_columns, work_under
 from bridge.join.paths import CUT, KEPT, MAX_DEPTH
 
 
@@ -128,10 +128,10 @@ def test_deep_stacks_cost_no_more_than_their_ranges(closed, tmp_path):
         assert int((tmp_path / "peak").read_text()) / 1024 < MEGABYTES, command
 
 
-@pytest.mark.parametrize("most", [activity_metrics.MAX_PAIRS, -1], ids=["listed", "folded"])
+@pytest.mark.parametrize("most", [activity_columns.MAX_PAIRS, -1], ids=["listed", "folded"])
 def test_kernels_count_once_for_every_op_around_them(deep_stack, most, monkeypatch):
     """Whether pairs of a kernel and an op are listed, or folded over the tree because there are too many."""
-    monkeypatch.setattr(activity_metrics, "MAX_PAIRS", most)
+    monkeypatch.setattr(activity_columns, "MAX_PAIRS", most)
     ranges = deep_stack.capture.ranges[["name", "start", "end"]].to_dict("records")
     called, times = deep_stack.capture.launches["start"].tolist(), {}
     for work, row in zip(
@@ -152,6 +152,6 @@ def test_kernels_count_once_for_every_op_around_them(deep_stack, most, monkeypat
 def test_other_columns_of_deep_stacks_are_refused_with_those_that_can_be_had(
     deep_stack, monkeypatch
 ):
-    monkeypatch.setattr(activity_metrics, "MAX_PAIRS", -1)
+    monkeypatch.setattr(activity_columns, "MAX_PAIRS", -1)
     with pytest.raises(ValueError, match="--columns count,total_ns,mean_ns,min_ns,max_ns,share"):
         deep_stack.by("op-kernel", inclusive=True, columns=["p50_ns"])

@@ -14,8 +14,8 @@ from bridge import importers
 from bridge.importers import ReportError, frames
 from bridge.importers.capture import MAX_DISTANCE_NS
 from bridge.importers.nsys import schema
+from bridge.importers.query import Query, Value
 from bridge.importers.sqlite_columns import Database
-from bridge.importers.sqlite_query import Query, Value
 
 FAR = 2**62 - 1
 FAR_OFF = MAX_DISTANCE_NS - 10**12  # as far as is possible, but for the length of a made report

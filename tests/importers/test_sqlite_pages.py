@@ -20,8 +20,8 @@ from real_parts import NIGHT, corpus_reports
 
 from bridge.importers.errors import NotAReport
 from bridge.importers.nsys.read import export_queries, readable_tables
+from bridge.importers.query import Query, Value
 from bridge.importers.sqlite_columns import Columns, Database
-from bridge.importers.sqlite_query import Query, Value
 
 NUMBER, TEXT = Value(("n",), -1), Value(("t",), "", is_text=True)
 INTEGERS = (0, 1, -1, 127, -128, 255, 32767, -32768, 8388607, 2**31 - 1, -(2**31), 2**47 - 1, 2**63 - 1, -(2**63))  # fmt: skip

@@ -10,7 +10,7 @@ from witness.indexed import indexed
 import bridge.report
 from bridge import importers
 from bridge.analyze.core.totals import totals
-from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
+from bridge.analyze.tables.activity_columns import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
 from bridge.join.arrays import NONE

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from witness.attribution import Activity, Call, Range
 
-from bridge.analyze.tables.activity_metrics import by_op_kernel
+from bridge.analyze.tables.activity_columns import by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.importers import frames
 from bridge.join import nesting

@@ -10,8 +10,8 @@ import made_reports
 import pytest
 
 import bridge
-from bridge.analyze.core import cycles
-from bridge.analyze.core.cycles import ActiveCycles
+from bridge.analyze.core import session_cycles as cycles
+from bridge.analyze.core.session_cycles import ActiveCycles
 from bridge.capture.session import control
 from bridge.render.summaries import cycles_line
 

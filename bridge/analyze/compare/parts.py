@@ -29,7 +29,7 @@ from bridge.analyze.tables.dimensions import (
     node_events,
     range_events,
 )
-from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.range_columns import first_slices
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.core.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.tables.dimensions import CODINGS, range_events
-from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.range_columns import first_slices
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture

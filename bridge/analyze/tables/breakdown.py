@@ -12,7 +12,7 @@ from bridge.analyze.core.catalog.breakdown import OP_COLUMNS
 from bridge.analyze.core.catalog.lookup import rows_of_dimensions
 from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.core.groups import counts
-from bridge.analyze.tables import activity_metrics, range_metrics, statistics
+from bridge.analyze.tables import activity_columns, range_columns, statistics
 from bridge.analyze.tables.dimensions import (
     CODINGS,
     Coding,
@@ -79,7 +79,7 @@ class _Rows:
         activity_group = _spread(coded.codes[2], activities, len(attributed.node))
         in_range = attributed.node != NONE
         activity_group[in_range] = node_group[attributed.node[in_range]]
-        groups = range_metrics.Groups(
+        groups = range_columns.Groups(
             attributed, coded.size, range_group, node_group, activity_group, self.costs
         )
         present = _used(range_group, coded.size) | _used(activity_group, coded.size)
@@ -92,14 +92,14 @@ class _Rows:
         rows = np.flatnonzero(self.attributed.counted_launches)
         coded = self._coded(launch_events(self.attributed, rows))
         rows, group = _in_groups(rows, coded.codes[0])
-        groups = activity_metrics.CallGroups(self.attributed, coded.size, rows, group)
+        groups = activity_columns.CallGroups(self.attributed, coded.size, rows, group)
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
     def activity_table(self, columns: Collection[str]) -> pd.DataFrame:
         attributed, rows = self.attributed, np.flatnonzero(self.attributed.counted)
         coded = self._coded(activity_events(attributed, rows))
         rows, group = _in_groups(rows, coded.codes[0])
-        groups = activity_metrics.Groups(attributed, coded.size, rows, group, attributed.whole_ns)
+        groups = activity_columns.Groups(attributed, coded.size, rows, group, attributed.whole_ns)
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
     def _coded(self, *kinds: Events) -> DimensionCodes:

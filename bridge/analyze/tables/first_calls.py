@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, quantiles, sums, texts
-from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.range_columns import first_slices
 from bridge.importers import frames
 from bridge.join.arrays import number_groups, order_by
 from bridge.join.attributed import AttributedCapture

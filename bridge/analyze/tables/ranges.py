@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bridge.analyze.core import call_details
 from bridge.analyze.core.call_details import input_dtypes, input_shapes, output_shapes
 from bridge.analyze.core.groups import texts
-from bridge.analyze.tables.range_metrics import Groups, first_slices
+from bridge.analyze.tables.range_columns import Groups, first_slices
 from bridge.analyze.tables.work_under import WorkUnder
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.core.cycles import ActiveCycles
+    from bridge.analyze.core.session_cycles import ActiveCycles
     from bridge.analyze.core.totals import Totals
     from bridge.analyze.run.gpu_use import Use
     from bridge.analyze.run.ranks.table import Run

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.cost.flops import RangeCosts
-from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.range_columns import first_slices
 from bridge.analyze.tables.ranges import by_call
 from bridge.compat.calls import Call, RecordedEvents
 from bridge.importers.errors import NotAReport

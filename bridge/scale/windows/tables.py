@@ -13,7 +13,7 @@ from bridge.analyze.core.catalog.lookup import dimensions_of, rows_of
 from bridge.analyze.core.catalog.view import ACTIVITIES, RANGES
 from bridge.analyze.core.groups import sums
 from bridge.analyze.tables.build import making
-from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.range_columns import first_slices
 from bridge.analyze.tables.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
 from bridge.importers import frames
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT

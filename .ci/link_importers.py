@@ -16,5 +16,7 @@ class LinkImporters(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's interface
         """Link bridge/importers to the folder beside bridge."""
         link = Path(self.root, "bridge", "importers")
+        if link.is_file():  # what Git makes of a link where it makes none
+            link.unlink()
         if not link.exists():
             link.symlink_to(Path("..", "importers"), target_is_directory=True)

@@ -341,7 +341,7 @@ class Report:
             return Picture(page.svg(figure))
 
     def layout(self, by: str) -> str:
-        """Return the name of the columns that are displayed of a table, as `views.layout` does."""
+        """Return the name of the columns that are displayed of a table, as `catalog.lookup.layout` does."""
         return layout(by, activities=len(self.capture.activities))
 
     def nothing(self, by: str) -> str:

@@ -1,7 +1,7 @@
 """The one door to a table: from files, or a run of the store, to what answers a request.
 
 `open_source` alone knows whether rows, windows of time, workers or stored tables answer. All of them are a
-`TableSource`, which is all that the command line, notebooks and the MCP server know.
+`TableSource`, which is all that whoever asks for a table knows. What is no table needs rows: `load_report`.
 """
 
 from __future__ import annotations
@@ -131,29 +131,15 @@ def open_source(
     cannot be read, StoreError for a run that is not there, and ValueError with a message for the user for
     options that do not go together.
     """
-    answer = _without_rows(source, request, listener, fold=fold)
-    LOG.debug(
-        "answered by %s; given: %d reports, run %s, options that need rows: %s, workers: %s,"
-        " memory limit: %d bytes",
-        "rows" if answer is None else type(answer).__name__,
-        len(source.reports),
-        source.run,
-        " ".join(source.needing_rows(request)) or "none",
-        source.workers.workers,
-        source.workers.memory,
-    )
-    return _of_rows(source, request, listener, fold=fold) if answer is None else answer
-
-
-def _without_rows(
-    source: ReportInput, request: TableRequest, listener: Listener, *, fold: bool
-) -> TableSource | None:
-    """Return what answers the request without its rows in this process, None if rows are needed."""
+    source.check()
     if source.workers.given:
         return _of_workers(source, request, listener)
+    answer: TableSource | None
     if source.reports:
-        return _in_windows(source, request, listener)
-    return _of_store(source, request, listener, fold=fold)
+        answer = _in_windows(source, request, listener)
+    else:
+        answer = _of_store(source, request, listener, fold=fold)
+    return _of_rows(source, request, listener, fold=fold) if answer is None else answer
 
 
 def _of_workers(source: ReportInput, request: TableRequest, listener: Listener) -> CombinedReport:
@@ -162,6 +148,7 @@ def _of_workers(source: ReportInput, request: TableRequest, listener: Listener) 
     from bridge.scale.requests import part_request
 
     _refuse(source.needing_rows(request), "reports apart")
+    LOG.debug("workers answer: %s", source.workers.workers)
     return _combined(source.workers, source, part_request(request), listener)
 
 
@@ -183,6 +170,7 @@ def _in_windows(
         return None
     what = "reports larger than --memory-limit"
     _refuse(source.needing_rows(request), what, "without --memory-limit it works")
+    LOG.debug("windows of time answer: the reports need more than the limit of memory")
     return _combined(source.workers.alone(), source, windowed_request(request), listener)
 
 
@@ -200,7 +188,6 @@ def _of_store(
     source: ReportInput, request: TableRequest, listener: Listener, *, fold: bool
 ) -> CombinedReport | StoredReport | None:
     """Return a run of aggregates, or the stored tables that answer the request; None if rows are needed."""
-    source.check()
     from bridge import store
     from bridge.join.options import AttributionOptions
 
@@ -213,6 +200,7 @@ def _of_store(
                 " give the reports themselves"
             )
         _refuse(source.needing_rows(request), aggregates.called)
+        LOG.debug("aggregates answer: %s", aggregates.called)
         return aggregates
     if source.needing_rows(request) or source.sidecar or is_joined_anew:
         return None
@@ -221,6 +209,7 @@ def _of_store(
         return None
     if fold and _folds(stored):
         return None
+    LOG.debug("stored tables answer")
     listener.warn((*stored.warnings, *stored.defects))
     return stored
 
@@ -236,6 +225,8 @@ def _folds(stored: StoredReport) -> bool:
 def _of_rows(
     source: ReportInput, request: TableRequest, listener: Listener, *, fold: bool
 ) -> Report:
+    needing = source.needing_rows(request)
+    LOG.debug("rows answer; options that need them: %s", ", ".join(needing) or "none")
     report = load_report(source, request.details, listener)
     if not fold:
         return report

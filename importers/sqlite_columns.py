@@ -283,7 +283,7 @@ class Database:
 
     def _log_ways(self, from_pages: Collection[str], rest: Mapping[str, Query]) -> None:
         """Log which tables SQLite reads, which takes longer, and which of them are stored as pages do not tell."""
-        tables = [query.table for query in rest.values()]
+        tables = dict.fromkeys(query.table for query in rest.values())
         LOG.debug(
             "%s: %d tables from pages; through SQLite: %s; views, or of unusual storage: %s",
             self.path.name,

@@ -14,20 +14,12 @@ import made_reports
 import pytest
 from command import bridge, done
 
-from bridge.cli.demo_report import make
 from bridge.importers.nsys import schema
 from bridge.report import load
 from bridge.scale import debugging
 
 SECRET = "hidden"
 PLAIN = {name: value for name, value in os.environ.items() if name != "BRIDGE_DEBUG"}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("made") / "demo.sqlite"
-    make(path)  # a report without warnings
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +50,9 @@ def lines_of(logger: str, text: str) -> list[str]:
     ("options", "status"),
     [(("--sidecar", "none"), 1), (("--kernel-rules", "none"), 2)],
 )
-def test_an_error_is_the_same_line_below_its_causes(made, options, status) -> None:
-    plain = bridge("report", made, *options)
-    debugged = bridge("--debug", "report", made, *options)
+def test_an_error_is_the_same_line_below_its_causes(demo, options, status) -> None:
+    plain = bridge("report", demo, *options)
+    debugged = bridge("--debug", "report", demo, *options)
     assert plain.exit_code == debugged.exit_code == status
     assert debugged.stderr.endswith(plain.stderr)
     assert "Traceback" not in plain.stderr
@@ -70,7 +62,7 @@ def test_an_error_is_the_same_line_below_its_causes(made, options, status) -> No
     assert debugged.stdout == plain.stdout == ""
 
 
-def test_the_option_after_the_command_is_told_its_place(made) -> None:
+def test_the_option_after_the_command_is_told_its_place(demo) -> None:
     for command in ("report", "runs list"):
         result = bridge(*command.split(), "--debug")
         line = f"Error: --debug stands before the command: main --debug {command}"
@@ -78,19 +70,19 @@ def test_the_option_after_the_command_is_told_its_place(made) -> None:
         assert result.exit_code == 2
 
 
-def test_an_error_of_a_worker_has_its_causes(made) -> None:
+def test_an_error_of_a_worker_has_its_causes(demo) -> None:
     Path("text.sqlite").write_text("no report", encoding="utf-8")
-    result = bridge("--debug", "report", made, "text.sqlite", "--workers", "1")
+    result = bridge("--debug", "report", demo, "text.sqlite", "--workers", "1")
     assert "bridge.scale: text.sqlite: left out\nTraceback" in result.stderr
     assert "broken: " in result.stderr
 
 
-def test_the_place_of_an_interrupt_is_shown(made, monkeypatch) -> None:
+def test_the_place_of_an_interrupt_is_shown(demo, monkeypatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bridge.importers.load", interrupted)
-    result = bridge("--debug", "report", made)
+    result = bridge("--debug", "report", demo)
     assert result.exit_code == 130
     assert "in interrupted" in result.stderr
     assert result.stderr.endswith("interrupted; nothing half-written was left\n")
@@ -99,10 +91,10 @@ def test_the_place_of_an_interrupt_is_shown(made, monkeypatch) -> None:
 # -- Nothing without it
 
 
-def test_a_command_says_nothing_more_without_it(made) -> None:
-    assert bridge("report", made).stderr == ""
-    assert said("report", made)
-    assert bridge("report", made).stderr == ""  # nothing stays switched on
+def test_a_command_says_nothing_more_without_it(demo) -> None:
+    assert bridge("report", demo).stderr == ""
+    assert said("report", demo)
+    assert bridge("report", demo).stderr == ""  # nothing stays switched on
     rooms = logging.getLogger("bridge")
     assert (rooms.handlers, rooms.level) == ([], logging.NOTSET)
     assert "BRIDGE_DEBUG" not in os.environ
@@ -113,8 +105,8 @@ def test_a_command_says_nothing_more_without_it(made) -> None:
     "program",
     [("-m", "bridge", "report", "{}"), ("-c", "import bridge; bridge.load('{}').by('op')")],
 )
-def test_processes_print_nothing_on_stderr(made, program) -> None:
-    words = [sys.executable, *(word.format(made) for word in program)]
+def test_processes_print_nothing_on_stderr(demo, program) -> None:
+    words = [sys.executable, *(word.format(demo) for word in program)]
     ran = subprocess.run(words, capture_output=True, text=True, check=True, env=PLAIN)
     assert ran.stderr == ""
 
@@ -130,26 +122,26 @@ def test_neither_a_program_nor_a_help_text_loads_logging() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "table"])
-def test_standard_output_is_the_same(made, form) -> None:
-    words = ("report", made, "--format", form)
+def test_standard_output_is_the_same(demo, form) -> None:
+    words = ("report", demo, "--format", form)
     assert done("--debug", *words) == done(*words)
 
 
-def test_the_variable_is_as_good_as_the_option(made, monkeypatch) -> None:
+def test_the_variable_is_as_good_as_the_option(demo, monkeypatch) -> None:
     for value, is_on in (("1", True), ("0", False), ("", False)):
         monkeypatch.setenv("BRIDGE_DEBUG", value)
-        assert bool(lines_of("bridge.importers", bridge("report", made).stderr)) is is_on
+        assert bool(lines_of("bridge.importers", bridge("report", demo).stderr)) is is_on
 
 
 # -- What the log says
 
 
-def test_it_says_what_is_read_of_an_export(made) -> None:
-    log = "\n".join(lines_of("bridge.importers", said("report", made)))
-    assert f"{made}: begins as SQLite or Arrow: read as Nsight Systems'" in log
+def test_it_says_what_is_read_of_an_export(demo) -> None:
+    log = "\n".join(lines_of("bridge.importers", said("report", demo)))
+    assert f"{demo}: begins as SQLite or Arrow: read as Nsight Systems'" in log
     [rows] = [line for line in log.splitlines() if "rows read: " in line]
     counted = dict(part.split() for part in rows.partition("rows read: ")[2].split(", "))
-    stored = rows_in(made)
+    stored = rows_in(demo)
     assert {name: int(counted[name]) for name in stored} == stored
     [absent] = [line for line in log.splitlines() if ": absent: " in line]
     assert "context_switches" in absent
@@ -165,9 +157,9 @@ def rows_in(path: Path) -> dict[str, int]:
         }
 
 
-def test_it_says_which_table_is_not_read_from_pages(made) -> None:
+def test_it_says_which_table_is_not_read_from_pages(demo) -> None:
     path = Path("view.sqlite")
-    path.write_bytes(made.read_bytes())
+    path.write_bytes(demo.read_bytes())
     name = schema.READ["kernels"].name
     made_reports.changed(
         path, f"ALTER TABLE {name} RENAME TO kept", f"CREATE VIEW {name} AS SELECT * FROM kept"
@@ -186,21 +178,22 @@ def test_it_says_which_formats_a_file_has_not() -> None:
     assert "text.json: of no other known format: read as Nsight Systems'" in log
 
 
-def test_it_says_who_answers(made) -> None:
-    done("import", made, "-q")
+def test_it_says_who_answers_before_anything_is_read(demo) -> None:
+    done("import", demo, "-q")
     for words, who in (
-        ((made,), "rows"),
-        ((made, "--workers", "1"), "CombinedReport"),
-        ((), "StoredReport"),
-        (("--from", "0"), "rows"),
+        ((demo,), "rows answer; options that need them: none"),
+        ((demo, "--workers", "1"), "workers answer: 1"),
+        ((), "stored tables answer"),
+        (("--from", "0"), "rows answer; options that need them: --from"),
     ):
-        [line] = lines_of("bridge.source", said("report", *words))
-        assert line.startswith(f"answered by {who}; ")
+        log = said("report", *words)
+        assert lines_of("bridge.source", log) == [who]
+        assert "bridge.importers: " not in log.partition("bridge.source: ")[0]
 
 
-def test_it_says_how_activities_were_attributed(made) -> None:
-    totals = load(made).totals
-    [line] = [line for line in lines_of("bridge.join", said("report", made)) if "by rule" in line]
+def test_it_says_how_activities_were_attributed(demo) -> None:
+    totals = load(demo).totals
+    [line] = [line for line in lines_of("bridge.join", said("report", demo)) if "by rule" in line]
     numbers = line.partition("by rule: ")[2].replace("; without, by reason:", ",")
     assert (
         sum(int(part.split()[-1]) for part in numbers.split(", ") if part != "none")
@@ -208,16 +201,16 @@ def test_it_says_how_activities_were_attributed(made) -> None:
     )
 
 
-def test_windows_are_counted(made) -> None:
-    log = said("report", made, "--workers", "1", "--memory-limit", "10GB")
-    assert f"{made.name}: 1 windows for 10000000000 bytes" in lines_of("bridge.scale", log)
+def test_windows_are_counted(demo) -> None:
+    log = said("report", demo, "--workers", "1", "--memory-limit", "10GB")
+    assert f"{demo.name}: 1 windows for 10000000000 bytes" in lines_of("bridge.scale", log)
 
 
 @pytest.mark.slow
-def test_worker_processes_follow(made, tmp_path: Path) -> None:
+def test_worker_processes_follow(demo, tmp_path: Path) -> None:
     other = tmp_path / "other.sqlite"
-    other.write_bytes(made.read_bytes())
-    words = [sys.executable, "-m", "bridge", "--debug", "report", made, other, "--workers", "2"]
+    other.write_bytes(demo.read_bytes())
+    words = [sys.executable, "-m", "bridge", "--debug", "report", demo, other, "--workers", "2"]
     ran = subprocess.run(words, capture_output=True, text=True, check=True, env=PLAIN)
     read = [line for line in ran.stderr.splitlines() if "rows read: " in line]
     assert len(read) == 2

@@ -306,7 +306,7 @@ def with_recordings(capture: Capture, path: Path, sidecar: Sequence[Path] = ()) 
         raise NotAReport(
             f"{names}: recorded by no process of {path.name}; to which report does it belong?"
         )
-    LOG.debug("%s: recordings of it: %s", path, [str(one.path) for one in candidates])
+    LOG.debug("%s: recordings: %s", path, ", ".join(str(c.path) for c in candidates) or "none")
     recordings, problems = _read_candidates(candidates, strict=bool(sidecar))
     capture = with_details(capture, recordings)
     first, *others = capture.facts

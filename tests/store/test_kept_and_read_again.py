@@ -28,7 +28,7 @@ from bridge.store.loading import facts_of
 from bridge.store.saving import facts_row, save_once
 
 KERNELS = (0, 1)  # which of the seven activities of a step were measured: gemm_kernel and mm_kernel
-PATH = 1  # in `bridge.analyze.cost.metrics.values.SURE`
+PATH = 1  # how surely kernels were matched: by the path of their op
 
 
 def measured() -> Metrics:

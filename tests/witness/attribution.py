@@ -149,7 +149,7 @@ def statistics(times: Sequence[int]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Found:
+class Ownership:
     """Where an activity belongs: its launch (a row or -1), the ranges around that, or a reason."""
 
     launch: int
@@ -175,19 +175,19 @@ class Profile:
     launch: Callable[..., int] = field(default=launch_of)
 
     @cached_property
-    def found(self) -> list[Found]:
+    def found(self) -> list[Ownership]:
         """Attribute every activity."""
         return [self._attribute(activity) for activity in self.activities]
 
-    def _attribute(self, activity: Activity) -> Found:
+    def _attribute(self, activity: Activity) -> Ownership:
         launch = self.launch(self.calls, activity)
         if not is_valid(activity):
-            return Found(launch, (), "invalid_time")
+            return Ownership(launch, (), "invalid_time")
         if launch == -1:
-            return Found(launch, (), "no_launch")
+            return Ownership(launch, (), "no_launch")
         call = self.calls[launch]
         stack = self.stack(self.ranges, call.report, call.thread, call.start)
-        return Found(launch, stack, "" if stack else "no_range")
+        return Ownership(launch, stack, "" if stack else "no_range")
 
     def time(self, row: int) -> int:
         one = self.activities[row]

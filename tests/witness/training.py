@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from witness.attribution import (
-    Found,
+    Ownership,
     Profile,
     is_valid,
     statistics,
@@ -67,7 +67,7 @@ class OneWay(Profile):
 
     listed: frozenset[int] = frozenset()
 
-    def _attribute(self, activity) -> Found:
+    def _attribute(self, activity) -> Ownership:
         found = super()._attribute(activity)
         return replace(found, stack=tuple(row for row in found.stack if row in self.listed))
 

@@ -122,7 +122,11 @@ class TableRequest:
         """
         if not self.is_default or ranges or not activities:
             return self
-        return replace(self, by="kernel" if kernels else "memcpy")
+        import logging  # help does without it
+
+        by = "kernel" if kernels else "memcpy"
+        logging.getLogger("bridge.analyze").debug("no ranges: --by %s instead of op", by)
+        return replace(self, by=by)
 
     @property
     def details(self) -> frozenset[str]:

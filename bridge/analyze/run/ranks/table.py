@@ -168,7 +168,7 @@ class _RankMetrics:
         }
 
     def _gpu_use(self) -> dict[str, np.ndarray]:
-        """Return how busy the GPUs of each member were, as `overlap.gpu_use` defines it for a GPU.
+        """Return how busy the GPUs of each member were, as `gpu_use` of `concurrency.overlap` defines it for a GPU.
 
         Times of a member with several GPUs are sums over them.
         """

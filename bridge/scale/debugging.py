@@ -62,6 +62,7 @@ class _OnStderr(logging.Handler):
         """Write a record; a closed stderr loses it, and does not fail the command."""
         with suppress(OSError, ValueError):
             sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()  # what follows may end the process
 
 
 class _Public(logging.Formatter):

@@ -36,7 +36,7 @@ def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     with path.open("rb") as file:
         head = file.read(len(SQLITE))
         if head == SQLITE or is_arrow(head):
-            LOG.debug("%s: begins as SQLite or Arrow: read as Nsight Systems'", path)
+            LOG.debug("%s: begins as SQLite or Arrow: read as an export of Nsight Systems", path)
             return _read_nsys_with_recordings(path, details, sidecar)
     return _read_other(path, details) or _read_nsys_with_recordings(path, details, sidecar)
 
@@ -51,7 +51,7 @@ def _read_other(path: Path, details: Details) -> Capture | None:
             check_durations(path.name, timed_frames(capture))
             return capture
         LOG.debug("%s: not of the format that %s knows", path, fits.__module__)
-    LOG.debug("%s: of no other known format: read as Nsight Systems'", path)
+    LOG.debug("%s: of no other known format: read as an export of Nsight Systems", path)
     return None
 
 

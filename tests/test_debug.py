@@ -138,7 +138,7 @@ def test_the_variable_is_as_good_as_the_option(demo, monkeypatch) -> None:
 
 def test_it_says_what_is_read_of_an_export(demo) -> None:
     log = "\n".join(lines_of("bridge.importers", said("report", demo)))
-    assert f"{demo}: begins as SQLite or Arrow: read as Nsight Systems'" in log
+    assert f"{demo}: begins as SQLite or Arrow: read as an export of Nsight Systems" in log
     [rows] = [line for line in log.splitlines() if "rows read: " in line]
     counted = dict(part.split() for part in rows.partition("rows read: ")[2].split(", "))
     stored = rows_in(demo)
@@ -175,7 +175,7 @@ def test_it_says_which_formats_a_file_has_not() -> None:
     log = lines_of("bridge.importers", result.stderr)
     refused = [line.partition("not of the format that ")[2] for line in log if "not of" in line]
     assert len(refused) >= 3
-    assert "text.json: of no other known format: read as Nsight Systems'" in log
+    assert "text.json: of no other known format: read as an export of Nsight Systems" in log
 
 
 def test_it_says_who_answers_before_anything_is_read(demo) -> None:

@@ -25,7 +25,6 @@ from bridge.join.steps import (
     in_order,
     is_on_main_thread,
     numbered,
-    outermost,
 )
 
 # -- Names that differ in a number
@@ -467,23 +466,7 @@ def chosen_steps(capture: Capture, wanted: str) -> Steps:
     rows = np.flatnonzero(np.append(chosen_names(names, wanted), False)[code])
     rows = rows[is_on_main_thread(capture, rows, np.zeros(len(rows), np.int64))]
     number = np.append(Families.of(names).number, NONE)[code[rows]]
-    report, process, start, end = (
-        frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
-    )
-    found_by, unknown = np.full(len(rows), RANGE), np.full(len(rows), NONE)
-    loop = np.zeros(len(rows), np.int64)
-    steps = Steps(
-        range=rows,
-        number=number,
-        report=report,
-        process=process,
-        start=start,
-        end=end,
-        found_by=found_by,
-        loop=loop,
-        first=unknown,
-    )
-    return numbered(outermost(in_order(steps)))
+    return Steps.of_ranges(ranges, rows, number)
 
 
 # -- Why ranges mark no steps

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture
@@ -59,11 +60,14 @@ class Steps:
         code = frames.codes(ranges["name"])
         rows = np.flatnonzero(np.append(kind, NONE)[code] != NONE)
         rows = rows[is_on_main_thread(capture, rows, kind[code[rows]])]
+        return cls.of_ranges(ranges, rows, step_number[code[rows]])
+
+    @classmethod
+    def of_ranges(cls, ranges: pd.DataFrame, rows: Ints, number: Ints) -> Steps:
+        """Return these rows of ranges as steps in order of time; a range inside of another is no step."""
         report, process, start, end = (
             frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
         )
-        number, found_by = step_number[code[rows]], np.full(len(rows), RANGE)
-        loop, first = np.zeros(len(rows), np.int64), np.full(len(rows), NONE)
         steps = cls(
             range=rows,
             number=number,
@@ -71,9 +75,9 @@ class Steps:
             process=process,
             start=start,
             end=end,
-            found_by=found_by,
-            loop=loop,
-            first=first,
+            found_by=np.full(len(rows), RANGE),
+            loop=np.zeros(len(rows), np.int64),
+            first=np.full(len(rows), NONE),
         )
         return numbered(outermost(in_order(steps)))
 

@@ -36,7 +36,7 @@ def log_tables(
     left_out = [name for name in schema.READ if name not in queries and name not in skipped]
     present = {name for name in left_out if schema.READ[name].is_in(tables)}
     _log_names(path, "absent", (name for name in left_out if name not in present))
-    _log_names(path, "not asked for, or without a column that it must have", sorted(present))
+    _log_names(path, "not asked for, or a required column is absent", sorted(present))
     for name in queries:
         if lacking := _lacking(schema.READ[name], tables[queries[name].table]):
             _log_names(path, f"columns that {name} lacks", lacking)

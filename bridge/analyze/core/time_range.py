@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 
 from bridge.analyze.core.calltree import subtree_extremes
 from bridge.analyze.core.filters import wildcard_pattern
-from bridge.analyze.core.groups import highest
+from bridge.analyze.core.groups import highest, lowest
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
@@ -188,7 +189,7 @@ TABLES = ("activities", "ranges", "launches", "waits", "memory", "system_calls")
 def select_by_clock(
     attributed: AttributedCapture, first: int | None, last: int | None
 ) -> RowSelection:
-    """Return what began from ``first`` to ``last``, on the host and on the device.
+    """Return what began on the host from ``first`` to ``last``, and what ran on the device meanwhile.
 
     Times are in ns since the first event of all files.
     """
@@ -196,10 +197,12 @@ def select_by_clock(
 
     def is_selected(table: str) -> Flags:
         rows = getattr(attributed.capture, table)
-        start = frames.ints(rows, "time" if "time" in rows else "start")
-        return windows.meet(frames.ints(rows, "report"), start, start)
+        report, start = frames.ints(rows, "report"), frames.ints(rows, _begin(rows))
+        if table == "activities":
+            return windows.meet(report, start, attributed.end)
+        return windows.meet(report, start, start)
 
-    return RowSelection(*map(is_selected, TABLES))
+    return RowSelection(*map(is_selected, TABLES), windows.start, windows.end, is_window=True)
 
 
 def select_by_step(attributed: AttributedCapture, first: int, last: int) -> RowSelection:
@@ -233,9 +236,19 @@ def _select_in_processes(
     keys = [[frames.ints(t, c) for c in ("report", "process")] for t in tables]
     owner, *owners = key_codes((report, process), *keys)
     windows = Windows.of(owner, start, end)
-    times = [frames.ints(table, "time" if "time" in table else "start") for table in tables]
+    times = [frames.ints(table, _begin(table)) for table in tables]
     launch = attributed.attribution.launch
     times[0] = np.where(launch == NONE, times[0], np.append(times[2], NONE)[launch])
+    rows = (windows.meet(of, time, time) for of, time in zip(owners, times, strict=True))
+    reports = len(attributed.capture.facts)
+    limits = np.iinfo(np.int64)
     return RowSelection(
-        *(windows.meet(report_key, t, t) for report_key, t in zip(owners, times, strict=True))
+        *rows,
+        start=lowest(report, start, reports, empty=limits.max),
+        end=highest(report, end, reports, empty=limits.min),
     )
+
+
+def _begin(table: pd.DataFrame) -> str:
+    """Return the column that says when the rows of a table begin."""
+    return "time" if "time" in table else "start"

@@ -1,0 +1,351 @@
+"""The account of a run: how long it lasted, and what each GPU did in every nanosecond of it.
+
+docs/accuracy.md says which events a run lasts from and to, and what each state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from bridge.analyze.core import no_timeline
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import highest, lowest
+from bridge.analyze.core.kinds import is_communication
+from bridge.analyze.run.concurrency.clocks import APART, UNKNOWN, Clocks
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.join.arrays import NONE, Ints, number_groups, unions
+from bridge.join.attributed import AttributedCapture, once
+
+# What a GPU can do at an instant: the first that applies counts, and idle where none does.
+COMPUTE, COMMUNICATION, COPY, OTHER, GRAPH = STATES = (
+    *("compute", "communication", "copy", "other", "graph"),
+)
+ELSEWHERE = "elsewhere"  # work that does not count: of another process, or not selected
+IDLE = "idle"
+
+
+class Span(NamedTuple):
+    """A time from a start to an end, in ns."""
+
+    start: int
+    end: int
+
+    def __or__(self, other: Span) -> Span:  # type: ignore[override]
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+    def __and__(self, other: Span) -> Span:
+        start = min(max(self.start, other.start), other.end)
+        return Span(start, max(start, min(self.end, other.end)))
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class GpuAccount:
+    """What a GPU did in a run, or in the selected part of one.
+
+    ``states`` are ns per state of `STATES`, `ELSEWHERE` where only a part of the work counts, and `IDLE`; they add
+    up to the length of the account. ``span_ns`` is the time from the first counted work to the last. ``processes``
+    are the states of each process, by process id, if several used the GPU; work of the others is `ELSEWHERE`.
+    """
+
+    device: str
+    states: Mapping[str, int]
+    span_ns: int = 0
+    processes: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the account in ns."""
+        return sum(self.states.values())
+
+    @property
+    def busy_ns(self) -> int:
+        """The time in which the GPU did counted work, in ns."""
+        return sum(self.states[state] for state in STATES)
+
+    @property
+    def idle_ns(self) -> int:
+        """The time in which the GPU did nothing, in ns."""
+        return self.states[IDLE]
+
+    @property
+    def share(self) -> float:
+        """The part of the account in which the GPU did counted work, from 0 to 1."""
+        return self.busy_ns / self.length_ns if self.length_ns else 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run from its first event to its last, and the account of its GPUs; times in ns on the clock of its first report.
+
+    The account is of ``part``, the span of what is selected, or all of the run. ``is_bare`` tells that neither
+    ranges nor calls of the operating system were recorded: the run begins with the first CUDA call then.
+    """
+
+    whole: Span
+    part: Span
+    gpus: tuple[GpuAccount, ...]
+    is_bare: bool = False
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the run in ns."""
+        return self.whole.length
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the account is of a part of the run."""
+        return self.part != self.whole
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return what `dataclasses.asdict` wrote, read back from JSON."""
+        gpus = (
+            {**gpu, "processes": {int(pid): of for pid, of in gpu["processes"].items()}}
+            for gpu in values["gpus"]
+        )
+        return cls(
+            Span(*values["whole"]),
+            Span(*values["part"]),
+            tuple(GpuAccount(**gpu) for gpu in gpus),
+            values["is_bare"],
+        )
+
+
+@once
+def runs(attributed: AttributedCapture) -> tuple[Run, ...]:
+    """Return the runs of a capture: reports on one clock are one run, all others one each.
+
+    Reports without a timeline have none.
+    """
+    if not no_timeline.has_timeline(attributed.capture):
+        return ()
+    clocks, result = RunClocks.of(attributed), []
+    by_gpu = _gpu_accounts(attributed, clocks)
+    devices = Devices.of_report(attributed)
+    for clock, whole in clocks.whole.items():
+        gpus = [a for gpu, a in by_gpu.items() if clocks.clock[devices.report[gpu]] == clock]
+        result.append(Run(whole, clocks.part[clock], tuple(gpus), clocks.is_bare[clock]))
+    return tuple(result)
+
+
+# -- When runs, and the selected parts of them, begin and end
+
+
+@dataclass(frozen=True)
+class RunClocks:
+    """The clock of each report, a number, and what is added to its times in ns; and the runs by clock."""
+
+    clock: Ints
+    offset: Ints
+    whole: Mapping[int, Span]
+    part: Mapping[int, Span]
+    is_bare: Mapping[int, bool]
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> RunClocks:
+        """Return the clocks of the reports that have any event."""
+        return _run_clocks(attributed)
+
+    def part_of(self, report: int) -> Span:
+        """Return the selected part of the run of a report, in its own times."""
+        part, offset = self.part[int(self.clock[report])], int(self.offset[report])
+        return Span(part.start - offset, part.end - offset)
+
+
+@once
+def _run_clocks(attributed: AttributedCapture) -> RunClocks:
+    clock, offset = _clocks(attributed)
+    whole: dict[int, Span] = {}
+    is_bare: dict[int, bool] = {}
+    for report, (number, shift) in enumerate(zip(clock.tolist(), offset.tolist(), strict=True)):
+        run = run_of_report(attributed.capture, report)
+        if run is not None:
+            moved = Span(run[0].start + shift, run[0].end + shift)
+            whole[number] = whole.get(number, moved) | moved
+            is_bare[number] = is_bare.get(number, True) and run[1]
+    part = dict(whole)
+    if attributed.selection is not None:
+        for number, span in whole.items():
+            selected = [
+                Span(start + shift, end + shift)
+                for of, shift, start, end in zip(
+                    *(c.tolist() for c in (clock, offset, *_selected_times(attributed))),
+                    strict=True,
+                )
+                if of == number and start <= end
+            ]
+            hull = selected[0] if selected else Span(span.start, span.start)
+            for other in selected[1:]:
+                hull |= other
+            part[number] = hull & span
+    return RunClocks(clock, offset, whole, part, is_bare)
+
+
+def _clocks(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the clock of each report, a number from 0, and what is added to its times in ns."""
+    reports = len(attributed.capture.facts)
+    if reports == 1:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    known = Clocks.of(attributed)
+    is_alone = np.isin(known.known_by, (APART, UNKNOWN))
+    _, clock = np.unique(np.where(is_alone, np.cumsum(is_alone), 0), return_inverse=True)
+    return clock.astype(np.int64), known.offset
+
+
+def run_of_report(capture: Capture, report: int) -> tuple[Span, bool] | None:
+    """Return when the run of a report begins and ends, and whether CUDA calls and activities alone tell it."""
+    by_process = spans_of_processes(capture, report)
+    is_bare = not (frames.ints(capture.ranges, "report") == report).any()
+    return run_of_processes(by_process, capture.facts[report], is_bare=is_bare)
+
+
+def run_of_processes(
+    by_process: Mapping[int, Span], facts: Facts, *, is_bare: bool
+) -> tuple[Span, bool] | None:
+    """Return the run of some processes: with their calls of the operating system, clipped to the collection.
+
+    ``is_bare`` tells that they have no ranges.
+    """
+    if not by_process:
+        return None
+    of_system = [Span(*facts.system_spans[p]) for p in by_process if p in facts.system_spans]
+    hull, *others = (*by_process.values(), *of_system)
+    for other in others:
+        hull |= other
+    # The length of the session says nothing of times that count from the epoch.
+    if facts.session_ns > 0 and hull.end > 0 and hull.start < facts.session_ns:
+        hull &= Span(0, facts.session_ns)
+    return hull, is_bare and not of_system
+
+
+def spans_of_processes(capture: Capture, report: int = 0) -> dict[int, Span]:
+    """Return the first start and the last end of the ranges, API calls and activities of each process.
+
+    A range that never ended counts by its start.
+    """
+    result: dict[int, Span] = {}
+    for table in (capture.ranges, capture.launches, capture.activities):
+        rows = np.flatnonzero(frames.ints(table, "report") == report)
+        process, start, end = (frames.ints(table, c)[rows] for c in ("process", "start", "end"))
+        end = np.maximum(start, end)
+        if "open" in table:
+            end = np.where(table["open"].to_numpy()[rows], start, end)
+        group, used = number_groups(process)
+        first, last = lowest(group, start, len(used)), highest(group, end, len(used))
+        for key, *span in zip(process[used].tolist(), first.tolist(), last.tolist(), strict=True):
+            result[key] = result.get(key, Span(*span)) | Span(*span)
+    return result
+
+
+def _selected_times(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the begin and the end of what is selected in each report; the end is before the begin where nothing is.
+
+    That is the window, or the hull of the chosen ranges and of the work launched in them.
+    """
+    selection = attributed.selection
+    assert selection is not None
+    if selection.is_window:
+        return selection.start, selection.end
+    activities, rows = attributed.capture.activities, np.flatnonzero(selection.activities)
+    report, start = (frames.ints(activities, c)[rows] for c in ("report", "start"))
+    size = len(selection.start)
+    first = lowest(report, start, size, empty=np.iinfo(np.int64).max)
+    last = highest(report, attributed.end[rows], size, empty=np.iinfo(np.int64).min)
+    return np.minimum(selection.start, first), np.maximum(selection.end, last)
+
+
+# -- What each GPU did
+
+
+def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int, GpuAccount]:
+    """Return the account of each GPU with counted work, by its number in `Devices`."""
+    devices, activities = Devices.of_report(attributed), attributed.capture.activities
+    start, end, size = frames.ints(activities, "start"), attributed.end, len(devices.names)
+    counted, process = attributed.counted, frames.ints(activities, "process")
+    parts = [clocks.part_of(report) for report in devices.report]
+    state = np.where(counted, states_of_work(attributed), len(STATES))
+    covered = covered_times(devices.gpu, state, start, end, parts)
+    rows = np.flatnonzero(counted)
+    first = lowest(devices.gpu[rows], start[rows], size)
+    last = highest(devices.gpu[rows], end[rows], size)
+    of_gpu: dict[int, GpuAccount] = {}
+    is_partial = not counted.all()
+    for gpu in np.unique(devices.gpu[rows]).tolist():
+        of_process = {}
+        on_gpu = np.flatnonzero(devices.gpu == gpu)
+        users = np.unique(process[on_gpu])
+        for user in users.tolist() if len(users) > 1 else ():
+            own = np.where(process[on_gpu] == user, state[on_gpu], len(STATES))
+            times = covered_times(
+                np.zeros(len(on_gpu), np.int64), own, start[on_gpu], end[on_gpu], [parts[gpu]]
+            )
+            pid = int(frames.pid(np.array([user]))[0])
+            of_process[pid] = _named(times[:, 0], parts[gpu].length, is_partial=True)
+        states = _named(covered[:, gpu], parts[gpu].length, is_partial=is_partial)
+        span = int(last[gpu] - first[gpu])
+        of_gpu[gpu] = GpuAccount(devices.names[gpu], states, span, of_process)
+    return of_gpu
+
+
+def states_of_work(attributed: AttributedCapture) -> Ints:
+    """Return the state, a position in `STATES`, that each activity puts its GPU into."""
+    activities = attributed.capture.activities
+    state = np.zeros(len(activities), np.int64)
+    for kind, name in ((frames.MEMCPY, COPY), (frames.MEMSET, OTHER), (frames.GRAPH, GRAPH)):
+        state[frames.is_kind(activities, kind)] = STATES.index(name)
+    state[is_communication(attributed)] = STATES.index(COMMUNICATION)
+    return state
+
+
+def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Span]) -> Ints:
+    """Return how long each GPU was in each state, and no earlier one, within a part of the time of each GPU.
+
+    ``state`` are positions in `STATES`, or the one behind them; the result has a row per state and a column per GPU, in ns.
+    """
+    size, none = len(parts), np.empty(0, np.int64)
+    first, last = np.array(parts, np.int64).reshape(-1, 2).T
+    total = np.zeros((len(STATES) + 2, size), np.int64)  # of all states before each one
+    cover = (none, none, none)  # the union of the states so far
+    for number in range(len(STATES) + 1):
+        rows = np.flatnonzero(state == number)
+        if len(rows):
+            own = gpu[rows], start[rows], end[rows]
+            cover = unions(*(np.concatenate(pair) for pair in zip(cover, own, strict=True)))
+        owner, begin, stop = cover
+        length = np.minimum(stop, last[owner]) - np.maximum(begin, first[owner])
+        np.add.at(total[number + 1], owner, np.maximum(length, 0))
+    result: Ints = np.diff(total, axis=0)
+    return result
+
+
+def _named(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:
+    """Return times by the names of states, with the idle rest of a length."""
+    names = (*STATES, ELSEWHERE) if is_partial else STATES
+    result = dict(zip(names, times.tolist(), strict=False))
+    return result | {IDLE: length - int(times.sum())}
+
+
+__all__ = [
+    "COMMUNICATION",
+    "COMPUTE",
+    "COPY",
+    "ELSEWHERE",
+    "GRAPH",
+    "IDLE",
+    "OTHER",
+    "STATES",
+    "GpuAccount",
+    "Run",
+    "RunClocks",
+    "Span",
+    "runs",
+]

@@ -15,7 +15,8 @@ from bridge.render.table import clean
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.summary import FirstAdvice, Iteration, Summary
-    from bridge.analyze.run.gpu_use import GpuUse, Use
+    from bridge.analyze.run.account import GpuAccount, Run, Span
+    from bridge.analyze.run.gpu_use import Use
 
 FORMAT = "bridge.summary/1"
 MOST_GPUS = 8  # more are written as one line
@@ -65,21 +66,27 @@ def use_lines(use: Use) -> list[str]:
 def _busy_lines(use: Use) -> list[str]:
     if not use.gpus:
         return []
-    written = [_gpu_line(gpu) for gpu in use.gpus]
+    written = [_gpu_line(gpu, run) for run in use.runs for gpu in run.gpus]
     if len(use.gpus) > MOST_GPUS:
         least, *_, most = use.by_share
         shares = (
             f"{units.percent(least.share)} ({clean(least.device)}) to {units.percent(most.share)}"
         )
-        written = [f"{len(use.gpus)} GPUs: busy {shares} of their time."]
+        written = [f"{len(use.gpus)} GPUs: busy {shares} of the run."]
     cause = _cause_text(use)
     if cause and len(use.gpus) == 1:
         return [f"{written[0]} {cause}"]
     return [*written, cause] if cause else written
 
 
-def _gpu_line(gpu: GpuUse) -> str:
-    return f"{clean(gpu.device)}: busy {units.percent(gpu.share)} of {units.time(gpu.span_ns)}."
+def _gpu_line(gpu: GpuAccount, run: Run) -> str:
+    return f"{clean(gpu.device)}: busy {units.percent(gpu.share)} of {span_text(run)}."
+
+
+def span_text(run: Run) -> str:
+    """Return what the account of a run is of: ``the run, 15.3 s``, or ``3.1 s selected of the run, 15.3 s``."""
+    whole = f"the run, {units.time(run.length_ns)}"
+    return f"{units.time(run.part.length)} selected of {whole}" if run.is_part else whole
 
 
 def _cause_text(use: Use) -> str:
@@ -88,12 +95,8 @@ def _cause_text(use: Use) -> str:
         return ""
     op = use.places.get(cause.cause, "") if cause.cause in WITH_PLACE else ""
     place = f" (mainly in {clean(op)})" if op else ""
-    part = units.percent(cause.idle_ns / use.caused_ns)
-    before = " (the gap before its first work included)" if use.caused_ns > use.idle_ns else ""
-    time = units.time(cause.idle_ns)
-    return (
-        f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time{before}."
-    )
+    part, time = units.percent(cause.idle_ns / use.idle_ns), units.time(cause.idle_ns)
+    return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
 
 
 def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
@@ -153,6 +156,36 @@ def for_page(summary: Summary) -> dict[str, Any]:
     return {"lines": use_lines(summary.use)}
 
 
+def _accounts(use: Use) -> dict[str, Any]:
+    """Return the length of the run, and the account of each GPU; of several runs also each of them."""
+    gpus = [
+        {
+            **asdict(gpu),
+            **{name: getattr(gpu, name) for name in ("length_ns", "busy_ns", "idle_ns")},
+            "busy_share": gpu.share,
+        }
+        for gpu in use.gpus
+    ]
+    found = [_run(run) for run in use.runs]
+    return {
+        "run": found[0] if len(found) == 1 else None,
+        **({"runs": found} if len(found) > 1 else {}),
+        "gpus": gpus,
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    values = {
+        **_span(run.whole),
+        "evidence": run.evidence,
+    }
+    return {**values, "selected": _span(run.part)} if run.is_part else values
+
+
+def _span(span: Span) -> dict[str, int]:
+    return {"start_ns": span.start, "end_ns": span.end, "length_ns": span.length}
+
+
 def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.DataFrame) -> str:
     """Return one JSON object with the facts, and the rows of a table."""
     values = summary.as_dict()
@@ -160,7 +193,7 @@ def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.Data
         "format": FORMAT,
         "source": list(source),
         "totals": totals,
-        "gpus": [{**asdict(gpu), "busy_share": gpu.share} for gpu in summary.use.gpus],
+        **_accounts(summary.use),
         "idle_ns": summary.use.idle_ns,
         "causes": [asdict(cause) for cause in summary.use.causes],
         **{key: values[key] for key in ("iterations", "ops", "advice")},

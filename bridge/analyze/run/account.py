@@ -13,9 +13,11 @@ import numpy as np
 
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import highest, lowest
+from bridge.analyze.core.groups import highest, lowest, sums
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.concurrency.clocks import APART, UNKNOWN, Clocks
+from bridge.analyze.run.concurrency.overlap import COMPUTE as KERNELS
+from bridge.analyze.run.concurrency.overlap import running
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
 from bridge.join.arrays import NONE, Ints, number_groups, unions
@@ -27,6 +29,7 @@ COMPUTE, COMMUNICATION, COPY, OTHER, GRAPH = STATES = (
 )
 ELSEWHERE = "elsewhere"  # work that does not count: of another process, or not selected
 IDLE = "idle"
+EVIDENCE = CALLS, RANGES, SYSTEM_CALLS = ("calls", "ranges", "system calls")
 
 
 class Span(NamedTuple):
@@ -52,13 +55,15 @@ class GpuAccount:
     """What a GPU did in a run, or in the selected part of one.
 
     ``states`` are ns per state of `STATES`, `ELSEWHERE` where only a part of the work counts, and `IDLE`; they add
-    up to the length of the account. ``span_ns`` is the time from the first counted work to the last. ``processes``
+    up to the length of the account. ``span_ns`` is the time from the first counted work to the last. ``exposed_ns``
+    is the time of counted communication in which nothing computed, not even work that does not count. ``processes``
     are the states of each process, by process id, if several used the GPU; work of the others is `ELSEWHERE`.
     """
 
     device: str
     states: Mapping[str, int]
     span_ns: int = 0
+    exposed_ns: int = 0
     processes: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
@@ -86,14 +91,14 @@ class GpuAccount:
 class Run:
     """A run from its first event to its last, and the account of its GPUs; times in ns on the clock of its first report.
 
-    The account is of ``part``, the span of what is selected, or all of the run. ``is_bare`` tells that neither
-    ranges nor calls of the operating system were recorded: the run begins with the first CUDA call then.
+    The account is of ``part``, the span of what is selected, or all of the run. ``evidence`` is the kind of events,
+    of `EVIDENCE`, that tells most of when the run began: with `CALLS` it begins with the first CUDA call.
     """
 
     whole: Span
     part: Span
     gpus: tuple[GpuAccount, ...]
-    is_bare: bool = False
+    evidence: str = CALLS
 
     @property
     def length_ns(self) -> int:
@@ -116,7 +121,7 @@ class Run:
             Span(*values["whole"]),
             Span(*values["part"]),
             tuple(GpuAccount(**gpu) for gpu in gpus),
-            values["is_bare"],
+            values["evidence"],
         )
 
 
@@ -133,7 +138,7 @@ def runs(attributed: AttributedCapture) -> tuple[Run, ...]:
     devices = Devices.of_report(attributed)
     for clock, whole in clocks.whole.items():
         gpus = [a for gpu, a in by_gpu.items() if clocks.clock[devices.report[gpu]] == clock]
-        result.append(Run(whole, clocks.part[clock], tuple(gpus), clocks.is_bare[clock]))
+        result.append(Run(whole, clocks.part[clock], tuple(gpus), clocks.evidence[clock]))
     return tuple(result)
 
 
@@ -148,7 +153,7 @@ class RunClocks:
     offset: Ints
     whole: Mapping[int, Span]
     part: Mapping[int, Span]
-    is_bare: Mapping[int, bool]
+    evidence: Mapping[int, str]
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> RunClocks:
@@ -165,13 +170,13 @@ class RunClocks:
 def _run_clocks(attributed: AttributedCapture) -> RunClocks:
     clock, offset = _clocks(attributed)
     whole: dict[int, Span] = {}
-    is_bare: dict[int, bool] = {}
+    evidence: dict[int, str] = {}
     for report, (number, shift) in enumerate(zip(clock.tolist(), offset.tolist(), strict=True)):
         run = run_of_report(attributed.capture, report)
         if run is not None:
             moved = Span(run[0].start + shift, run[0].end + shift)
             whole[number] = whole.get(number, moved) | moved
-            is_bare[number] = is_bare.get(number, True) and run[1]
+            evidence[number] = max(evidence.get(number, CALLS), run[1], key=EVIDENCE.index)
     part = dict(whole)
     if attributed.selection is not None:
         for number, span in whole.items():
@@ -187,7 +192,7 @@ def _run_clocks(attributed: AttributedCapture) -> RunClocks:
             for other in selected[1:]:
                 hull |= other
             part[number] = hull & span
-    return RunClocks(clock, offset, whole, part, is_bare)
+    return RunClocks(clock, offset, whole, part, evidence)
 
 
 def _clocks(attributed: AttributedCapture) -> tuple[Ints, Ints]:
@@ -201,20 +206,17 @@ def _clocks(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     return clock.astype(np.int64), known.offset
 
 
-def run_of_report(capture: Capture, report: int) -> tuple[Span, bool] | None:
-    """Return when the run of a report begins and ends, and whether CUDA calls and activities alone tell it."""
+def run_of_report(capture: Capture, report: int) -> tuple[Span, str] | None:
+    """Return when the run of a report begins and ends, and the `EVIDENCE`; None for a report without any event."""
     by_process = spans_of_processes(capture, report)
-    is_bare = not (frames.ints(capture.ranges, "report") == report).any()
-    return run_of_processes(by_process, capture.facts[report], is_bare=is_bare)
+    has_ranges = bool((frames.ints(capture.ranges, "report") == report).any())
+    return run_of_processes(by_process, capture.facts[report], has_ranges=has_ranges)
 
 
 def run_of_processes(
-    by_process: Mapping[int, Span], facts: Facts, *, is_bare: bool
-) -> tuple[Span, bool] | None:
-    """Return the run of some processes: with their calls of the operating system, clipped to the collection.
-
-    ``is_bare`` tells that they have no ranges.
-    """
+    by_process: Mapping[int, Span], facts: Facts, *, has_ranges: bool
+) -> tuple[Span, str] | None:
+    """Return the run of some processes: with their calls of the operating system, clipped to the collection."""
     if not by_process:
         return None
     of_system = [Span(*facts.system_spans[p]) for p in by_process if p in facts.system_spans]
@@ -224,7 +226,7 @@ def run_of_processes(
     # The length of the session says nothing of times that count from the epoch.
     if facts.session_ns > 0 and hull.end > 0 and hull.start < facts.session_ns:
         hull &= Span(0, facts.session_ns)
-    return hull, is_bare and not of_system
+    return hull, SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
 
 
 def spans_of_processes(capture: Capture, report: int = 0) -> dict[int, Span]:
@@ -268,32 +270,40 @@ def _selected_times(attributed: AttributedCapture) -> tuple[Ints, Ints]:
 
 def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int, GpuAccount]:
     """Return the account of each GPU with counted work, by its number in `Devices`."""
-    devices, activities = Devices.of_report(attributed), attributed.capture.activities
-    start, end, size = frames.ints(activities, "start"), attributed.end, len(devices.names)
-    counted, process = attributed.counted, frames.ints(activities, "process")
+    devices, work = Devices.of_report(attributed), attributed.capture.activities
     parts = [clocks.part_of(report) for report in devices.report]
+    counted, start, size = attributed.counted, frames.ints(work, "start"), len(devices.names)
     state = np.where(counted, states_of_work(attributed), len(STATES))
-    covered = covered_times(devices.gpu, state, start, end, parts)
+    covered = covered_times(devices.gpu, state, start, attributed.end, parts)
+    exposed = exposed_communication(attributed, devices.gpu, np.arange(size), parts)
     rows = np.flatnonzero(counted)
     first = lowest(devices.gpu[rows], start[rows], size)
-    last = highest(devices.gpu[rows], end[rows], size)
-    of_gpu: dict[int, GpuAccount] = {}
-    is_partial = not counted.all()
-    for gpu in np.unique(devices.gpu[rows]).tolist():
-        of_process = {}
-        on_gpu = np.flatnonzero(devices.gpu == gpu)
-        users = np.unique(process[on_gpu])
-        for user in users.tolist() if len(users) > 1 else ():
-            own = np.where(process[on_gpu] == user, state[on_gpu], len(STATES))
-            times = covered_times(
-                np.zeros(len(on_gpu), np.int64), own, start[on_gpu], end[on_gpu], [parts[gpu]]
-            )
-            pid = int(frames.pid(np.array([user]))[0])
-            of_process[pid] = _named(times[:, 0], parts[gpu].length, is_partial=True)
-        states = _named(covered[:, gpu], parts[gpu].length, is_partial=is_partial)
-        span = int(last[gpu] - first[gpu])
-        of_gpu[gpu] = GpuAccount(devices.names[gpu], states, span, of_process)
-    return of_gpu
+    last = highest(devices.gpu[rows], attributed.end[rows], size)
+    return {
+        gpu: GpuAccount(
+            devices.names[gpu],
+            _named(covered[:, gpu], parts[gpu].length, is_partial=not counted.all()),
+            int(last[gpu] - first[gpu]),
+            int(exposed[gpu]),
+            _of_processes(attributed, np.flatnonzero(devices.gpu == gpu), state, parts[gpu]),
+        )
+        for gpu in np.unique(devices.gpu[rows]).tolist()
+    }
+
+
+def _of_processes(
+    attributed: AttributedCapture, rows: Ints, state: Ints, part: Span
+) -> dict[int, dict[str, int]]:
+    """Return the states of each process of several with work on a GPU, of which ``rows`` are the activities."""
+    work = attributed.capture.activities
+    process, start = (frames.ints(work, c)[rows] for c in ("process", "start"))
+    users, result = np.unique(process).tolist(), {}
+    for user in users if len(users) > 1 else ():
+        own = np.where(process == user, state[rows], len(STATES))
+        times = covered_times(np.zeros_like(own), own, start, attributed.end[rows], [part])
+        pid = int(frames.pid(np.array([user]))[0])
+        result[pid] = _named(times[:, 0], part.length, is_partial=True)
+    return result
 
 
 def states_of_work(attributed: AttributedCapture) -> Ints:
@@ -311,20 +321,41 @@ def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Sp
 
     ``state`` are positions in `STATES`, or the one behind them; the result has a row per state and a column per GPU, in ns.
     """
-    size, none = len(parts), np.empty(0, np.int64)
-    first, last = np.array(parts, np.int64).reshape(-1, 2).T
-    total = np.zeros((len(STATES) + 2, size), np.int64)  # of all states before each one
-    cover = (none, none, none)  # the union of the states so far
+    none = np.empty(0, np.int64)
+    total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
+    cover = none, none, none  # the union of the states so far
     for number in range(len(STATES) + 1):
-        rows = np.flatnonzero(state == number)
-        if len(rows):
+        if len(rows := np.flatnonzero(state == number)):
             own = gpu[rows], start[rows], end[rows]
             cover = unions(*(np.concatenate(pair) for pair in zip(cover, own, strict=True)))
-        owner, begin, stop = cover
-        length = np.minimum(stop, last[owner]) - np.maximum(begin, first[owner])
-        np.add.at(total[number + 1], owner, np.maximum(length, 0))
+        owner, begin, stop = within_parts(cover, parts)
+        total[number + 1] = sums(owner, stop - begin, len(parts))
     result: Ints = np.diff(total, axis=0)
     return result
+
+
+def exposed_communication(
+    attributed: AttributedCapture, group: Ints, gpu: Ints, parts: list[Span]
+) -> Ints:
+    """Return the time of counted communication in which nothing computed on the GPU, per group, in ns.
+
+    ``group`` is the group of each activity; ``gpu`` and ``parts`` are those of each group, which is of one GPU.
+    """
+    rows = np.flatnonzero(is_communication(attributed) & attributed.counted)
+    start = frames.ints(attributed.capture.activities, "start")[rows]
+    owner, start, end = within_parts(unions(group[rows], start, attributed.end[rows]), parts)
+    hidden = running(attributed, KERNELS).within(gpu[owner], start, end)
+    return sums(owner, end - start - hidden, len(parts))
+
+
+def within_parts(
+    intervals: tuple[Ints, Ints, Ints], parts: list[Span]
+) -> tuple[Ints, Ints, Ints]:
+    """Return intervals, as owner, start and end, cut to the part of the time of their owner."""
+    owner, start, end = intervals
+    first, last = np.array(parts, np.int64).reshape(-1, 2).T
+    start = np.clip(start, first[owner], last[owner])
+    return owner, start, np.clip(end, start, last[owner])
 
 
 def _named(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:

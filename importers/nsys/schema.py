@@ -258,9 +258,11 @@ SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pt
     detail="system_calls",
 )
 TRACING_EVENTS = (31, 32)  # of OSRT_API: the tracing of a process begins, or ends; not calls
-SYSTEM_SPANS = Table(  # when each process was seen at all: of these calls and events, the first and the last
-    SYSTEM_CALLS.name,
-    {name: SYSTEM_CALLS.columns[name] for name in ("start", "end", "thread")},
+SYSTEM_SPANS = (
+    Table(  # when each process was seen at all: of these calls and events, the first and the last
+        SYSTEM_CALLS.name,
+        {name: SYSTEM_CALLS.columns[name] for name in ("start", "end", "thread")},
+    )
 )
 CONTEXT_SWITCHES = Table(  # when threads begin and cease to run on a CPU
     "SCHED_EVENTS",

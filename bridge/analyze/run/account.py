@@ -5,7 +5,7 @@ docs/accuracy.md says which events a run lasts from and to, and what each state 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +20,7 @@ from bridge.analyze.run.concurrency.overlap import COMPUTE as KERNELS
 from bridge.analyze.run.concurrency.overlap import running
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
-from bridge.join.arrays import NONE, Ints, number_groups, unions
+from bridge.join.arrays import Ints, number_groups, unions
 from bridge.join.attributed import AttributedCapture, once
 
 # What a GPU can do at an instant: the first that applies counts, and idle where none does.
@@ -89,7 +89,7 @@ class GpuAccount:
 
 @dataclass(frozen=True)
 class Run:
-    """A run from its first event to its last, and the account of its GPUs; times in ns on the clock of its first report.
+    """A run from its first event to its last, and the account of its GPUs; ns on the clock of the first report.
 
     The account is of ``part``, the span of what is selected, or all of the run. ``evidence`` is the kind of events,
     of `EVIDENCE`, that tells most of when the run began: with `CALLS` it begins with the first CUDA call.
@@ -223,10 +223,14 @@ def run_of_processes(
     hull, *others = (*by_process.values(), *of_system)
     for other in others:
         hull |= other
-    # The length of the session says nothing of times that count from the epoch.
-    if facts.session_ns > 0 and hull.end > 0 and hull.start < facts.session_ns:
-        hull &= Span(0, facts.session_ns)
+    hull &= collection(facts, hull)
     return hull, SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
+
+
+def collection(facts: Facts, events: Span) -> Span:
+    """Return the time that was collected, if the export tells it on the clock of its events; else all of their time."""
+    is_told = facts.session_ns > 0 and events.end > 0 and events.start < facts.session_ns
+    return Span(0, facts.session_ns) if is_told else events
 
 
 def spans_of_processes(capture: Capture, report: int = 0) -> dict[int, Span]:
@@ -282,7 +286,7 @@ def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int,
     return {
         gpu: GpuAccount(
             devices.names[gpu],
-            _named(covered[:, gpu], parts[gpu].length, is_partial=not counted.all()),
+            named_states(covered[:, gpu], parts[gpu].length, is_partial=not counted.all()),
             int(last[gpu] - first[gpu]),
             int(exposed[gpu]),
             _of_processes(attributed, np.flatnonzero(devices.gpu == gpu), state, parts[gpu]),
@@ -302,7 +306,7 @@ def _of_processes(
         own = np.where(process == user, state[rows], len(STATES))
         times = covered_times(np.zeros_like(own), own, start, attributed.end[rows], [part])
         pid = int(frames.pid(np.array([user]))[0])
-        result[pid] = _named(times[:, 0], part.length, is_partial=True)
+        result[pid] = named_states(times[:, 0], part.length, is_partial=True)
     return result
 
 
@@ -319,7 +323,8 @@ def states_of_work(attributed: AttributedCapture) -> Ints:
 def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Span]) -> Ints:
     """Return how long each GPU was in each state, and no earlier one, within a part of the time of each GPU.
 
-    ``state`` are positions in `STATES`, or the one behind them; the result has a row per state and a column per GPU, in ns.
+    ``state`` are positions in `STATES`, or the one behind them. The result is in ns, a row per state and a column per
+    GPU.
     """
     none = np.empty(0, np.int64)
     total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
@@ -348,9 +353,7 @@ def exposed_communication(
     return sums(owner, end - start - hidden, len(parts))
 
 
-def within_parts(
-    intervals: tuple[Ints, Ints, Ints], parts: list[Span]
-) -> tuple[Ints, Ints, Ints]:
+def within_parts(intervals: tuple[Ints, Ints, Ints], parts: list[Span]) -> tuple[Ints, Ints, Ints]:
     """Return intervals, as owner, start and end, cut to the part of the time of their owner."""
     owner, start, end = intervals
     first, last = np.array(parts, np.int64).reshape(-1, 2).T
@@ -358,7 +361,7 @@ def within_parts(
     return owner, start, np.clip(end, start, last[owner])
 
 
-def _named(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:
+def named_states(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:
     """Return times by the names of states, with the idle rest of a length."""
     names = (*STATES, ELSEWHERE) if is_partial else STATES
     result = dict(zip(names, times.tolist(), strict=False))

@@ -154,7 +154,8 @@ class Use:
     def from_dict(cls, values: Mapping[str, Any]) -> Use:
         """Return the use that `as_dict` returned."""
         return cls(
-            tuple(Run.from_dict(run) for run in values["runs"]),
+            # An older version stored no runs.
+            tuple(Run.from_dict(run) for run in values.get("runs", ())),
             tuple(IdleCause(**cause) for cause in values["idle"]),
             NoDeviceWork.from_dict(values["nothing"]) if values.get("nothing") else None,
             tuple(values.get("hints", ())),

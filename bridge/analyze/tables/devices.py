@@ -37,13 +37,24 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
     running_ns = running(attributed, counted=True).total(len(devices.names))[used_devices]
     accounts = {gpu.device: gpu for run in runs(attributed) for gpu in run.gpus}
     gpus = [accounts[devices.names[gpu]] for gpu in used_devices.tolist()]
-    span, length, busy, idle, elsewhere, exposed = np.array(
-        [
-            (g.span_ns, g.length_ns, g.busy_ns, g.idle_ns, g.states.get(ELSEWHERE, 0), g.exposed_ns)
-            for g in gpus
-        ],
-        np.int64,
-    ).reshape(-1, 6).T
+    span, length, busy, idle, elsewhere, exposed = (
+        np.array(
+            [
+                (
+                    g.span_ns,
+                    g.length_ns,
+                    g.busy_ns,
+                    g.idle_ns,
+                    g.states.get(ELSEWHERE, 0),
+                    g.exposed_ns,
+                )
+                for g in gpus
+            ],
+            np.int64,
+        )
+        .reshape(-1, 6)
+        .T
+    )
     compute, communication, memops = (
         running(attributed, kind, counted=True).total(len(devices.names))[used_devices]
         for kind in KINDS[1:]

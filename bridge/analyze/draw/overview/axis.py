@@ -68,14 +68,19 @@ def figures(attributed: AttributedCapture, axis: Axis, summary: Summary) -> dict
     op, iterations = attributed.activity_op, summary.by_iteration
     return {
         "totals": totals(attributed),
-        "span_ns": axis.length,
+        "run_ns": sum(run.part.length for run in summary.use.runs) or axis.length,
         **dict(zip(KIND_NAMES, kinds, strict=True)),
         "ops": len(np.unique(op[op != NONE])),
         "calls": int(attributed.call.max(initial=NONE)) + 1,
         "steps": sum(one.steps for one in summary.iterations),
         "iteration": iterations[-1].as_dict() if iterations else None,
         "devices": [
-            {"name": gpu.device, "busy_ns": gpu.busy_ns, "span_ns": gpu.span_ns}
+            {
+                "name": gpu.device,
+                "busy_ns": gpu.busy_ns,
+                "idle_ns": gpu.idle_ns,
+                "run_ns": gpu.length_ns,
+            }
             for gpu in summary.use.gpus
         ],
         "idle": [

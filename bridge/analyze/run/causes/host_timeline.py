@@ -313,7 +313,6 @@ class Gaps:
         gaps = _gaps(attributed)
         return gaps.take(gaps.length > longer_than) if longer_than else gaps
 
-
     @classmethod
     def with_ends(cls, attributed: AttributedCapture) -> Gaps:
         """Return the gaps of each GPU, with the endless ones before its first activity and behind its last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -67,6 +67,13 @@ class RowSelection:
     start: Ints
     end: Ints
     is_window: bool = False
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[str, Flags], start: Ints, end: Ints, *, is_window: bool = False
+    ) -> Self:
+        """Return the selection of the rows of frames by name."""
+        return cls(**rows, start=start, end=end, is_window=is_window)  # type: ignore[arg-type]
 
     def __and__(self, other: RowSelection) -> RowSelection:
         """Return the rows that both selections contain."""

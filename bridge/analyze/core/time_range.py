@@ -21,6 +21,7 @@ from bridge.knowledge.abbreviations import abbreviated
 from bridge.knowledge.suggestions import unknown_name
 
 NEVER = np.iinfo(np.int64).max
+ALWAYS = -(1 << 62)  # before any time, whatever the clock
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ def clock_window(
     base = min(fact.span[0] + shift for fact, shift in zip(facts, offsets, strict=True))
     if first is not None and last is not None and first >= last:
         raise ValueError("the window ends before it starts")
-    start = [min(base + (first or 0) - shift, NEVER) for shift in offsets]
+    start = [
+        ALWAYS if first is None else min(base + first - shift, NEVER) for shift in offsets
+    ]
     end = [NEVER if last is None else min(base + last - shift, NEVER) for shift in offsets]
     return Windows(np.arange(len(facts)), np.array(start, np.int64), np.array(end, np.int64))
 
@@ -202,7 +205,8 @@ def select_by_clock(
             return windows.meet(report, start, attributed.end)
         return windows.meet(report, start, start)
 
-    return RowSelection(*map(is_selected, TABLES), windows.start, windows.end, is_window=True)
+    rows = {table: is_selected(table) for table in TABLES}
+    return RowSelection.of(rows, windows.start, windows.end, is_window=True)
 
 
 def select_by_step(attributed: AttributedCapture, first: int, last: int) -> RowSelection:
@@ -239,14 +243,11 @@ def _select_in_processes(
     times = [frames.ints(table, _begin(table)) for table in tables]
     launch = attributed.attribution.launch
     times[0] = np.where(launch == NONE, times[0], np.append(times[2], NONE)[launch])
+    reports, limits = len(attributed.capture.facts), np.iinfo(np.int64)
+    first = lowest(report, start, reports, empty=limits.max)
+    last = highest(report, end, reports, empty=limits.min)
     rows = (windows.meet(of, time, time) for of, time in zip(owners, times, strict=True))
-    reports = len(attributed.capture.facts)
-    limits = np.iinfo(np.int64)
-    return RowSelection(
-        *rows,
-        start=lowest(report, start, reports, empty=limits.max),
-        end=highest(report, end, reports, empty=limits.min),
-    )
+    return RowSelection.of(dict(zip(TABLES, rows, strict=True)), first, last)
 
 
 def _begin(table: pd.DataFrame) -> str:

@@ -38,7 +38,7 @@ class Span(NamedTuple):
     start: int
     end: int
 
-    def __or__(self, other: Span) -> Span:  # type: ignore[override]
+    def __or__(self, other: Span) -> Span:
         return Span(min(self.start, other.start), max(self.end, other.end))
 
     def __and__(self, other: Span) -> Span:
@@ -247,8 +247,10 @@ def spans_of_processes(capture: Capture, report: int = 0) -> dict[int, Span]:
             end = np.where(table["open"].to_numpy()[rows], start, end)
         group, used = number_groups(process)
         first, last = lowest(group, start, len(used)), highest(group, end, len(used))
-        for key, *span in zip(process[used].tolist(), first.tolist(), last.tolist(), strict=True):
-            result[key] = result.get(key, Span(*span)) | Span(*span)
+        for key, begin, stop in zip(
+            *(c.tolist() for c in (process[used], first, last)), strict=True
+        ):
+            result[key] = result.get(key, Span(begin, stop)) | Span(begin, stop)
     return result
 
 

@@ -8,12 +8,15 @@ import pandas as pd
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, ratio, sums, texts
 from bridge.analyze.cost.occupancy import sm_estimates
-from bridge.analyze.run.account import ELSEWHERE, runs
+from bridge.analyze.run.account import ELSEWHERE, IDLE, STATES, GpuAccount, runs
 from bridge.analyze.run.concurrency.overlap import KINDS, running
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import Ints, order_by
 from bridge.join.attributed import AttributedCapture
+
+
+UNKNOWN = GpuAccount("", dict.fromkeys((*STATES, IDLE), 0))  # without a timeline
 
 
 def by_device(attributed: AttributedCapture) -> pd.DataFrame:
@@ -36,7 +39,7 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
     total = sums(position, attributed.duration[rows], size)
     running_ns = running(attributed, counted=True).total(len(devices.names))[used_devices]
     accounts = {gpu.device: gpu for run in runs(attributed) for gpu in run.gpus}
-    gpus = [accounts[devices.names[gpu]] for gpu in used_devices.tolist()]
+    gpus = [accounts.get(devices.names[gpu], UNKNOWN) for gpu in used_devices.tolist()]
     span, length, busy, idle, elsewhere, exposed = (
         np.array(
             [

@@ -80,8 +80,8 @@ class RunSums:
                 if gpu == name:
                     own = state[rows] if user in (ALL, key[0]) else np.full(len(rows), len(STATES))
                     parts.append((np.full(len(rows), at), own, start[rows], end[rows]))
-        user, state, start, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        return user, state, start, end
+        users, states, starts, ends = (np.concatenate(c) for c in zip(*parts, strict=True))
+        return users, states, starts, ends
 
     def run(self) -> Run | None:
         """Return the account of all windows; None without any event."""

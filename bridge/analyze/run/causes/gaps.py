@@ -109,7 +109,8 @@ def host_ends(attributed: AttributedCapture, gaps: Gaps) -> Ints:
     launch = np.append(attributed.attribution.launch, NONE)[gaps.ended_by]
     returned = np.append(call_ends(attributed), 0)[launch]
     until = np.where(launch == NONE, gaps.start, np.clip(returned, gaps.start, gaps.end))
-    return np.where(gaps.ended_by == NONE, gaps.end, until)
+    is_last = (gaps.ended_by == NONE) & (launching_stacks(attributed, gaps)[0] != NONE)
+    return np.where(is_last, gaps.end, until)
 
 
 def host_windows(attributed: AttributedCapture, gaps: Gaps) -> Cover:

@@ -1,4 +1,4 @@
-"""How long a run lasted and what each GPU did in it, piece by piece: DESIGN, "The account of a run".
+"""How long a run lasted and what each GPU did in it, piece by piece: docs/accuracy.md.
 
 All times are in ns on one clock. An event without an end, or with an end before its start, lasts 0 ns.
 A `process` is that of one report on one host; a `gpu` is whatever tells one GPU from another.

@@ -72,7 +72,8 @@ def _busy_lines(use: Use) -> list[str]:
         shares = (
             f"{units.percent(least.share)} ({clean(least.device)}) to {units.percent(most.share)}"
         )
-        written = [f"{len(use.gpus)} GPUs: busy {shares} of the run."]
+        of = span_text(use.runs[0]) if len(use.runs) == 1 else "their runs"
+        written = [f"{len(use.gpus)} GPUs: busy {shares} of {of}."]
     cause = _cause_text(use)
     if cause and len(use.gpus) == 1:
         return [f"{written[0]} {cause}"]

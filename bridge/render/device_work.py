@@ -37,7 +37,7 @@ def what_ran(found: NoDeviceWork) -> str:
         return f"{nothing} on a GPU: no kernels, memcpys or memsets{unread}; {_calls(found)}."
     activities = "1 activity" if found.activities == 1 else f"{found.activities} activities"
     return (
-        f"Next to nothing ran on a GPU: {activities}, {units.time(found.busy_ns)} of"
+        f"Next to nothing ran on a GPU: {activities}, {units.time(found.busy_ns)} of the run,"
         f" {units.time(found.run_ns)}; {_calls(found)}."
     )
 

@@ -16,7 +16,7 @@ import pandas as pd
 from bridge.analyze.core import no_timeline
 from bridge.importers import frames
 from bridge.importers.capture import UNREAD, Capture
-from bridge.importers.device_work import is_next_to_nothing, run_ns, work_ns
+from bridge.importers.device_work import is_next_to_nothing, work_ns
 from bridge.join.attributed import AttributedCapture
 
 MOST_NAMES = 3  # of API calls
@@ -30,15 +30,15 @@ MERE_COUNT = re.compile(r"^Number of |\bcollected: *\d")
 class NoDeviceWork:
     """A capture in which nothing, or next to nothing, ran on a device.
 
-    ``busy_ns`` is the time of its ``activities``, ``run_ns`` that of the run, ``calls`` the number of API calls,
-    ``names`` those of the most frequent, and ``unread`` the number of events of a device that are not read.
-    ``printed`` are lines of the program, ``messages`` those of the profiler on CUDA.
+    ``busy_ns`` is the time of its ``activities``, ``run_ns`` the length of the run (see `gpu_use.no_device_work`),
+    ``calls`` the number of API calls, ``names`` those of the most frequent, and ``unread`` the number of events of a
+    device that are not read. ``printed`` are lines of the program, ``messages`` those of the profiler on CUDA.
     """
 
     activities: int
     busy_ns: int
-    run_ns: int
     calls: int
+    run_ns: int = 0
     names: tuple[str, ...] = ()
     ranges: int = 0
     unread: int = 0
@@ -54,7 +54,6 @@ class NoDeviceWork:
         return cls(
             activities=len(capture.activities),
             busy_ns=work_ns(capture.activities),
-            run_ns=sum(run_ns(work, calls, span) for work, calls, span in _files(capture)),
             calls=len(capture.launches),
             names=_names(capture.launches),
             ranges=len(capture.ranges),

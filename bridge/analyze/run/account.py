@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -220,11 +221,10 @@ def run_of_processes(
     if not by_process:
         return None
     of_system = [Span(*facts.system_spans[p]) for p in by_process if p in facts.system_spans]
-    hull, *others = (*by_process.values(), *of_system)
-    for other in others:
-        hull |= other
-    hull &= collection(facts, hull)
-    return hull, SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
+    hull = reduce(Span.__or__, (*by_process.values(), *of_system))
+    return hull & collection(
+        facts, hull
+    ), SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
 
 
 def collection(facts: Facts, events: Span) -> Span:

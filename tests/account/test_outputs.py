@@ -164,7 +164,9 @@ def of_idle(one: Asked) -> Found:
     causes: dict[str, int] = defaultdict(int)
     for row in one.document("report", "--by", "idle")["rows"]:
         causes[row["cause"]] += row["total_ns"]
-    return {"causes": dict(causes), "idle of all": sum(causes.values())}
+    found: Found = {"idle of all": sum(causes.values())}
+    # Where next to nothing ran, no cause is told but where it is asked for.
+    return found if one.report.use.nothing else found | {"causes": dict(causes)}
 
 
 def of_gaps(one: Asked) -> Found:
@@ -204,6 +206,9 @@ def of_advice(one: Asked) -> Found:
 def of_page(one: Asked) -> Found:
     """The figures in the data of the page."""
     figures = overview(one.report.attributed)["figures"]
+    if one.report.use.nothing:  # a share of the time would mislead
+        assert not figures["devices"]
+        return {"part": figures["run_ns"]}
     return {
         "part": figures["run_ns"],
         "busy": {gpu["name"]: gpu["busy_ns"] for gpu in figures["devices"]},

@@ -93,9 +93,7 @@ def clock_window(
     base = min(fact.span[0] + shift for fact, shift in zip(facts, offsets, strict=True))
     if first is not None and last is not None and first >= last:
         raise ValueError("the window ends before it starts")
-    start = [
-        ALWAYS if first is None else min(base + first - shift, NEVER) for shift in offsets
-    ]
+    start = [ALWAYS if first is None else min(base + first - shift, NEVER) for shift in offsets]
     end = [NEVER if last is None else min(base + last - shift, NEVER) for shift in offsets]
     return Windows(np.arange(len(facts)), np.array(start, np.int64), np.array(end, np.int64))
 

@@ -53,11 +53,20 @@ class Calls:
 
 @once
 def main_stack(attributed: AttributedCapture) -> int:
-    """Return the stack of the thread that makes most CUDA calls, or without any has most ranges; NONE for none."""
-    of_calls, of_nodes = attributed.attribution.stack, attributed.attribution.nesting.stack
-    stacks = of_calls if (of_calls != NONE).any() else of_nodes
-    used = stacks[stacks != NONE]
-    return int(np.argmax(np.bincount(used))) if len(used) else NONE
+    """Return the stack of the thread that makes most CUDA calls, or without any has most ranges; NONE for none.
+
+    Of threads with as many the one with the lower id counts.
+    """
+    calls, ranges = attributed.capture.launches, attributed.capture.ranges
+    stack, thread = attributed.attribution.stack, frames.ints(calls, "thread")
+    if not len(stack):
+        nesting = attributed.attribution.nesting
+        stack, thread = nesting.stack, frames.ints(ranges, "thread")[nesting.range]
+    if not (stack != NONE).any():
+        return NONE
+    stack, thread = stack[stack != NONE], thread[stack != NONE]
+    used, first, count = np.unique(stack, return_index=True, return_counts=True)
+    return int(used[np.lexsort((thread[first], -count))[0]])
 
 
 def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:

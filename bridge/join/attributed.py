@@ -73,7 +73,7 @@ class RowSelection:
         cls, rows: Mapping[str, Flags], start: Ints, end: Ints, *, is_window: bool = False
     ) -> Self:
         """Return the selection of the rows of frames by name."""
-        return cls(**rows, start=start, end=end, is_window=is_window)  # type: ignore[arg-type]
+        return cls(**rows, start=start, end=end, is_window=is_window)
 
     def __and__(self, other: RowSelection) -> RowSelection:
         """Return the rows that both selections contain."""

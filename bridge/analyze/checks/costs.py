@@ -20,7 +20,7 @@ from bridge.analyze.run.account import (
     states_of_work,
 )
 from bridge.analyze.run.causes.gaps import WORDS, causes_of, gaps_in
-from bridge.analyze.run.host_time import KIND, NO_CALL, HostTime, host_time, main_report
+from bridge.analyze.run.host_time import KIND, NO_CALL, HostTime, host_time
 from bridge.analyze.run.parts import LoopPart, Parts, bounding_gpu, first_work, is_warm_up
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -34,7 +34,10 @@ NO_RANGE = "code outside ranges and calls"
 
 @dataclass(frozen=True)
 class Cost:
-    """What takes time: ``what`` in the range or part ``where``, "" for none; ns, and the share of an iteration or the run."""
+    """What takes time: ``what``, "" for a range itself, in ``where``, a range, kernel or memcpy, "" for none.
+
+    ``time_ns`` is the time in an iteration, or in the run; ``share`` the part of it.
+    """
 
     what: str
     where: str
@@ -66,7 +69,8 @@ class Costs:
         once_costs = tuple(_of_host(attributed, once))
         if gpu == NONE:
             return cls(once=once_costs, once_ns=sum(span.length for span in once))
-        loop = max(parts.loops, key=lambda one: one.end - one.start, default=None)
+        steady = [loop for loop in parts.loops if loop.count > loop.warm_up]
+        loop = max(steady, key=lambda one: one.end - one.start, default=None)
         span, count = _steady(attributed, loop, parts)
         return cls(
             tuple(_on_gpu(attributed, gpu, span, count)),
@@ -171,7 +175,9 @@ def _calls(host: HostTime, rows: Ints) -> Iterator[Cost]:
     names = [*host.calls, NO_RANGE]
     code = np.where(host.kind[rows] == KIND[NO_CALL], NONE, host.call[rows])
     group, first = number_groups(code)
-    for row, time in zip(first.tolist(), sums(group, host.time[rows], len(first)).tolist(), strict=True):
+    for row, time in zip(
+        first.tolist(), sums(group, host.time[rows], len(first)).tolist(), strict=True
+    ):
         yield Cost(names[code[row]], "", time, 0)
 
 

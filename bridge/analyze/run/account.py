@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -188,10 +190,8 @@ def _run_clocks(attributed: AttributedCapture) -> RunClocks:
                 )
                 if of == number and start <= end
             ]
-            hull = selected[0] if selected else Span(span.start, span.start)
-            for other in selected[1:]:
-                hull |= other
-            part[number] = hull & span
+            nothing = Span(span.start, span.start)
+            part[number] = (reduce(or_, selected) if selected else nothing) & span
     return RunClocks(clock, offset, whole, part, evidence)
 
 
@@ -220,9 +220,7 @@ def run_of_processes(
     if not by_process:
         return None
     of_system = [Span(*facts.system_spans[p]) for p in by_process if p in facts.system_spans]
-    hull, *others = (*by_process.values(), *of_system)
-    for other in others:
-        hull |= other
+    hull = reduce(or_, [*by_process.values(), *of_system])
     hull &= collection(facts, hull)
     return hull, SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
 

@@ -15,7 +15,6 @@ from bridge.importers.frames import key_codes
 from bridge.join.arrays import Ints, order_by
 from bridge.join.attributed import AttributedCapture
 
-
 UNKNOWN = GpuAccount("", dict.fromkeys((*STATES, IDLE), 0))  # without a timeline
 
 

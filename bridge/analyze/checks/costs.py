@@ -151,10 +151,10 @@ def _of_host(attributed: AttributedCapture, parts: Sequence[Span]) -> Iterator[C
     lasting = [part for part in parts if part.length]
     whole = sum(span.length for span in RunClocks.of(attributed).whole.values())
     if lasting:
-        yield from _largest([*_items(host_time(attributed, lasting))], whole)
+        yield from _largest([*host_costs(host_time(attributed, lasting))], whole)
 
 
-def _items(host: HostTime) -> Iterator[Cost]:
+def host_costs(host: HostTime) -> Iterator[Cost]:
     """Yield the time of each range, of each call outside of ranges, and of code in neither."""
     group, first = number_groups(host.range)
     total = sums(group, host.time, len(first))

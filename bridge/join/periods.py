@@ -28,6 +28,8 @@ NAMES_IN_A_ROW = (1, 2, 4, 8)  # lengths of anchors
 MOST_ANCHORS = 16  # of each length, those that occur most
 MOST_PAIRS = 64  # of unequal sections, for which the agreement is computed
 MOST_EQUAL = 0.6  # share of the instances that are equal, if a period is exact
+MIN_IN_RUN = 0.5  # share of the sections of an anchor in a run whose instances are not equal
+MIN_IN_RUN = 0.5  # share of the sections of an anchor in a run whose instances are not equal
 MOST_ODD = 0.25  # share of the sections of an anchor that are unlike their neighbours
 MAX_ODD = 1.5  # kernels of an unlike section within a loop, relative to those of the one before
 MAX_WARM_UP = 4  # the same of leading sections, which may hold more
@@ -121,6 +123,16 @@ class Period:
     def last(self) -> int:
         return int(self.end[-1])
 
+    @property
+    def merit(self) -> tuple[int, ...]:
+        """What is compared of periods of one level: how much they hold, and how well they begin and end."""
+        return self.kernels, len(self), -sum(self.is_cut), -self.first
+
+    @property
+    def merit(self) -> tuple[int, ...]:
+        """What is compared of periods of one level: how much they hold, and how well they begin and end."""
+        return self.kernels, len(self), -sum(self.is_cut), -self.first
+
     def overlaps(self, other: Period) -> bool:
         return self.first < other.last and other.first < self.last
 
@@ -142,7 +154,7 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
         return []
     anchors = chain(_anchors(work), more)
     found = [period for anchor in anchors for period in _periods(work, anchor)]
-    found.sort(key=lambda one: (len(one), -one.kernels, one.first))
+    found.sort(key=lambda one: (len(one), *(-merit for merit in one.merit)))
     chosen: list[Period] = []
     for one in found:
         rivals = [other for other in chosen if other.overlaps(one)]
@@ -159,7 +171,7 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
 def _is_better(one: Period, other: Period) -> bool:
     """Return whether a period with at least as many instances replaces another one."""
     if len(one) <= SAME_LEVEL * len(other) and one.odd <= other.odd + 1:
-        return (one.kernels, len(one), -one.first) > (other.kernels, len(other), -other.first)
+        return one.merit > other.merit
     return other.kernels < MIN_SAME * one.kernels
 
 
@@ -354,6 +366,12 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
     content = np.diff(work.hashes[row[first : last + 1]])
     values, at, counts = np.unique(content, return_index=True, return_counts=True)
     usual = int(np.argmax(counts))
+    is_exact = bool(counts[usual] >= max(2, MOST_EQUAL * len(content)))
+    if not is_exact and len(content) < MIN_IN_RUN * len(size):
+        return None
+    is_exact = bool(counts[usual] >= max(2, MOST_EQUAL * len(content)))
+    if not is_exact and len(content) < MIN_IN_RUN * len(size):
+        return None
     unequal = content != values[usual]
     unequal &= np.abs(size[first:last] - size[first + at[usual]]) >= MIN_EXTRA
     return Period(
@@ -364,7 +382,7 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
         share=float(min(shares)),
         odd=run.odd,
         unequal=int(np.count_nonzero(unequal)),
-        exact=bool(counts[usual] >= max(2, MOST_EQUAL * len(content))),
+        exact=is_exact,
         is_cut=is_cut,
     )
 

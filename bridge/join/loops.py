@@ -21,7 +21,7 @@ from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Ints, order_by
 from bridge.join.families import EPOCH, PART, Families, part_shapes
 from bridge.join.nesting import Nesting
-from bridge.join.periods import ALIKE, MIN_ALIKE, Period, outermost_periods
+from bridge.join.periods import ALIKE, MIN_ALIKE, Period, jaccard, outermost_periods
 from bridge.join.sequences import (
     Issued,
     Key,
@@ -222,6 +222,19 @@ class _Process:
     periods: tuple[Period, ...]
     named: bool = False
 
+    def last_like(self, period: Period) -> Period:
+        """Return the last period whose instances are like those of ``period``."""
+
+        def part(one: Period) -> slice:
+            return slice(int(one.row[-1]), int(one.end[-1]))
+
+        alike = [
+            one
+            for one in self.periods
+            if jaccard(self.work.sequence, part(one), part(period)) >= ALIKE
+        ]
+        return alike[-1]
+
 
 def _of_work(evidence: Evidence, marked: Steps) -> Iterator[Loop]:
     """Yield what recurs in the processes without marked steps; of others, ranges of one name outside of those."""
@@ -325,16 +338,19 @@ def _loops_of_process(evidence: Evidence, one: _Process) -> Iterator[Loop]:
 
 
 def _steps_of(key: Key, work: Issued, period: Period) -> tuple[Steps, str]:
-    """Return the instances of a period, each from when the host was free to issue it, and the first's name."""
+    """Return the instances of a period, each from when the host was free to issue it, and their first kernel's name."""
     pause = work.sequence.pause[period.row]
     pause[0] = min(int(pause[0]), int(np.median(pause)))
     start = work.issued[period.row] - pause
     following = np.append(start[1:], np.iinfo(np.int64).max)
     is_open = period.end < np.append(period.row[1:], len(work) + 1)
     end = np.where(is_open, np.minimum(work.done[period.end - 1], following), following)
+    weights = work.sequence.weights
+    kernel = np.searchsorted(weights, weights[period.row], side="right") - 1
+    kernel = np.where(kernel < period.end, kernel, period.row)
     steps = _steps(key, start, end, REPETITION)
-    first, ranges = work.row[period.row], work.range[period.row]
-    return replace(steps, first=first, range=ranges), work.name(period.first)
+    steps = replace(steps, first=work.row[kernel], range=work.range[period.row])
+    return steps, work.name(int(kernel[0]))
 
 
 def _steps(key: Key, start: Ints, end: Ints, found_by: int) -> Steps:
@@ -468,7 +484,9 @@ def _is_pass(evidence: Evidence, one: _Process, period: Period, inner: Iterable[
     if (takes_part and is_telling) or any(part.covered >= MIN_INNER for part in inner):
         return False
     own = int(weights[period.last] - weights[period.first])
-    if weights[-1] - weights[period.last] > MAX_EPILOGUE * own / len(period):
+    last = one.last_like(period)
+    following = next((other.first for other in one.periods if other.first >= last.last), len(work))
+    if weights[following] - weights[last.last] > MAX_EPILOGUE * own / len(period):
         return True
     begin, end = int(work.issued[period.first]), int(work.issued[period.last - 1])
     nesting, ranges = evidence.nesting, evidence.capture.ranges

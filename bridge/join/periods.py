@@ -28,10 +28,12 @@ NAMES_IN_A_ROW = (1, 2, 4, 8)  # lengths of anchors
 MOST_ANCHORS = 16  # of each length, those that occur most
 MOST_PAIRS = 64  # of unequal sections, for which the agreement is computed
 MOST_EQUAL = 0.6  # share of the instances that are equal, if a period is exact
+MIN_IN_RUN = 0.5  # share of the sections of an anchor in a run whose instances are not equal
 MOST_ODD = 0.25  # share of the sections of an anchor that are unlike their neighbours
 MAX_ODD = 1.5  # kernels of an unlike section within a loop, relative to those of the one before
 MAX_WARM_UP = 4  # the same of leading sections, which may hold more
 MOST_WARM_UP = 3  # leading sections that may hold more
+COARSE = 50  # shares are compared in steps of one by this
 SAME_LEVEL = 1.5  # periods whose numbers of instances are within this factor are of one level
 MIN_SAME = 0.7  # share of the kernels of the inner period that an outer one holds
 MIN_EXTRA = (
@@ -94,15 +96,17 @@ class Sequence:
 class Period:
     """What recurs: instances are the rows from ``row`` up to ``end``, one entry each.
 
-    ``kernels`` are those in the instances, ``covered`` the larger of their share of all kernels and of
-    all time, ``share`` the smaller. ``odd`` is the number of sections that are unlike the others,
-    ``unequal`` of those with `MIN_EXTRA` kernels more or less than usual. ``exact`` tells whether most
-    instances are equal. ``is_cut`` tells whether the sequence begins and ends within an instance.
+    ``kernels`` are those in the instances, of which ``equal`` hold the same work. ``covered`` is the
+    larger of their share of all kernels and of all time, ``share`` the smaller. ``odd`` is the number
+    of sections that are unlike the others, ``unequal`` of those with `MIN_EXTRA` kernels more or less
+    than usual. ``exact`` tells whether most instances are equal. ``is_cut`` tells whether the sequence
+    begins and ends within an instance.
     """
 
     row: Ints
     end: Ints
     kernels: int
+    equal: int
     covered: float
     share: float
     odd: int
@@ -120,6 +124,11 @@ class Period:
     @property
     def last(self) -> int:
         return int(self.end[-1])
+
+    @property
+    def merit(self) -> tuple[int, ...]:
+        """What is compared of periods of one level: how much they hold, and how well they begin and end."""
+        return round(self.covered * COARSE), len(self), self.equal, -sum(self.is_cut), -self.first
 
     def overlaps(self, other: Period) -> bool:
         return self.first < other.last and other.first < self.last
@@ -142,7 +151,7 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
         return []
     anchors = chain(_anchors(work), more)
     found = [period for anchor in anchors for period in _periods(work, anchor)]
-    found.sort(key=lambda one: (len(one), -one.kernels, one.first))
+    found.sort(key=lambda one: (len(one), *(-merit for merit in one.merit)))
     chosen: list[Period] = []
     for one in found:
         rivals = [other for other in chosen if other.overlaps(one)]
@@ -159,7 +168,7 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
 def _is_better(one: Period, other: Period) -> bool:
     """Return whether a period with at least as many instances replaces another one."""
     if len(one) <= SAME_LEVEL * len(other) and one.odd <= other.odd + 1:
-        return (one.kernels, len(one), -one.first) > (other.kernels, len(other), -other.first)
+        return one.merit > other.merit
     return other.kernels < MIN_SAME * one.kernels
 
 
@@ -354,19 +363,29 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
     content = np.diff(work.hashes[row[first : last + 1]])
     values, at, counts = np.unique(content, return_index=True, return_counts=True)
     usual = int(np.argmax(counts))
+    is_exact = bool(counts[usual] >= max(2, MOST_EQUAL * len(content)))
+    if not is_exact and len(content) < MIN_IN_RUN * len(size):
+        return None
     unequal = content != values[usual]
     unequal &= np.abs(size[first:last] - size[first + at[usual]]) >= MIN_EXTRA
     return Period(
         row=start,
         end=np.append(start[1:], end),
         kernels=kernels,
+        equal=_equal(work, start, np.append(start[1:], end)),
         covered=float(max(shares)),
         share=float(min(shares)),
         odd=run.odd,
         unequal=int(np.count_nonzero(unequal)),
-        exact=bool(counts[usual] >= max(2, MOST_EQUAL * len(content))),
+        exact=is_exact,
         is_cut=is_cut,
     )
+
+
+def _equal(work: Sequence, first: Ints, last: Ints) -> int:
+    """Return how many parts hold the same work."""
+    _, counts = np.unique(work.all_hashes[last] - work.all_hashes[first], return_counts=True)
+    return int(counts.max())
 
 
 def _leading(work: Sequence, row: Ints, size: Ints, run: _Run) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -127,57 +127,46 @@ def issued_ranges(capture: Capture, key: Key, nesting: Nesting) -> Issued | None
     """Return the push/pop ranges of the thread of a process that has most; None without any."""
     ranges = capture.ranges
     nodes = np.flatnonzero(is_of_process(ranges, key)[nesting.range])
-    thread = frames.ints(ranges, "thread")[nesting.range[nodes]]
     if not len(nodes):
         return None
-    group, first = number_groups(thread)
+    group, first = number_groups(frames.ints(ranges, "thread")[nesting.range[nodes]])
     nodes = nodes[group == np.argmax(np.bincount(group, minlength=len(first)))]
     nodes = nodes[order_by(nesting.start[nodes])]
-    start, end = nesting.start[nodes], nesting.end[nodes]
-    before = np.maximum.accumulate(np.append(NEVER, end)[:-1])
-    pause = np.where(before == NEVER, 0, np.maximum(start - before, 0))
-    text = frames.codes(ranges["name"])[nesting.range[nodes]]
-    begins, texts = pause > 0, ranges["name"].cat.categories
-    return _host_events(start, end, pause, text, texts, begins=begins, rows=nesting.range[nodes])
+    rows = nesting.range[nodes]
+    work = _host_events(nesting.start[nodes], nesting.end[nodes], ranges["name"], rows)
+    return replace(work, range=rows)
 
 
 def issued_calls(capture: Capture, rows: Ints) -> Issued:
     """Return the API calls of a process in order, for a capture without ranges and activities."""
     calls = capture.launches
     rows = rows[order_by(frames.ints(calls, "start")[rows])]
-    start, end = (frames.ints(calls, c)[rows] for c in ("start", "end"))
-    pause = np.maximum(np.append(0, start[1:] - end[:-1]), 0)
-    text = frames.codes(calls["name"])[rows]
-    begins, none = np.ones(len(rows), bool), np.full(len(rows), NONE)
-    return _host_events(
-        start, end, pause, text, calls["name"].cat.categories, begins=begins, rows=none
-    )
+    start, end = (frames.ints(calls, column)[rows] for column in ("start", "end"))
+    return _host_events(start, end, calls["name"], rows)
 
 
-def _host_events(
-    start: Ints, end: Ints, pause: Ints, text: Ints, texts: pd.Index, *, begins: Flags, rows: Ints
-) -> Issued:
-    """Return ranges or API calls as work; ``rows`` are those of ranges."""
-    begins = begins.copy()
-    begins[:1] = True
-    size = len(start)
+def _host_events(start: Ints, end: Ints, names: pd.Series, rows: Ints) -> Issued:
+    """Return ranges or API calls as work; an instance begins where none was open before."""
+    size, text = len(start), frames.codes(names)[rows]
+    before = np.maximum.accumulate(np.append(start[:1], end)[:size])
+    pause = np.maximum(start - before, 0)
     return Issued(
         sequence=Sequence(
             name=_dense(text + 1, np.zeros(size, np.int64)),
             weight=np.ones(size, np.int64),
             spent=np.zeros(size, np.int64),
-            begins=begins,
+            begins=start >= before,
             pause=pause,
         ),
         row=np.full(size, NONE),
-        range=rows,
+        range=np.full(size, NONE),
         issued=start,
         resumed=start,
         done=np.maximum.accumulate(end),
         host=np.ones(size, np.int64),
         is_graph=np.zeros(size, bool),
         text=text,
-        texts=texts,
+        texts=names.cat.categories,
     )
 
 

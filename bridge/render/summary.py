@@ -31,6 +31,7 @@ def lines(summary: Summary) -> list[str]:
     return [
         *use_lines(summary.use),
         *_iteration_lines(summary.by_iteration),
+        *_no_iteration_lines(summary),
         *_op_lines(summary),
         *_advice_lines(summary),
     ]
@@ -99,25 +100,25 @@ def _cause_text(use: Use) -> str:
     return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
 
 
+MOST_LOOPS = 3  # more are written as one line
+
+
 def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
-    # What repeats without ranges may be layers as well.
-    is_named = all(one.found_by != "repetition" for one in iterations)
-    if len(iterations) == 1:
-        yield f"{'Iteration' if is_named else 'Step, found by repetition'}, median: {iteration_text(iterations[0])}."
-    elif iterations:
-        shortest, *_, longest = iterations
-        # One process may have several captures; a process id alone does not tell ranks of containers apart.
-        is_by_process = len({one.pid for one in iterations}) == len(iterations)
-        of, last = (
-            ("processes", f"Process {longest.pid}")
-            if is_by_process
-            else ("captures", "The longest")
-        )
-        yield (
-            f"{'Iterations' if is_named else 'Steps, found by repetition,'} of {len(iterations)} {of}:"
-            f" {units.time(shortest.iteration_ns)} to"
-            f" {units.time(longest.iteration_ns)}. {last}: {iteration_text(longest)}."
-        )
+    if len(iterations) <= MOST_LOOPS:
+        for one in iterations:
+            of_loop = f" of {clean(one.loop)}" if len(iterations) > 1 else ""
+            yield f"Iteration{of_loop}, median: {iteration_text(one)}."
+        return
+    shortest, longest = (pick(iterations, key=lambda one: one.iteration_ns) for pick in (min, max))
+    yield (
+        f"Iterations of {len(iterations)} loops: {units.time(shortest.iteration_ns)} to"
+        f" {units.time(longest.iteration_ns)}. The longest: {iteration_text(longest)}."
+    )
+
+
+def _no_iteration_lines(summary: Summary) -> Iterator[str]:
+    if summary.no_iterations and not summary.iterations:
+        yield f"No iterations: {clean(summary.no_iterations)}."
 
 
 def _op_lines(summary: Summary) -> Iterator[str]:
@@ -196,6 +197,6 @@ def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.Data
         **_accounts(summary.use),
         "idle_ns": summary.use.idle_ns,
         "causes": [asdict(cause) for cause in summary.use.causes],
-        **{key: values[key] for key in ("iterations", "ops", "advice")},
+        **{key: values[key] for key in ("iterations", "no_iterations", "ops", "advice")},
     }
     return document.with_rows(head, table)

@@ -5,7 +5,7 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from bridge.analyze.checks.advice import AdviceReport, advise
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
 from bridge.analyze.run.gpu_use import Use
-from bridge.analyze.run.steps import Pace, by_step, paces
+from bridge.analyze.run.steps import by_step, paces
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -25,7 +25,10 @@ MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
 
 @dataclass(frozen=True)
 class Iteration:
-    """The iterations of one process, with times in ns; see `bridge.analyze.run.steps.Pace`."""
+    """A loop of iterations, with times in ns; see `bridge.analyze.run.steps.Pace`.
+
+    ``count`` is the number of iterations, as is ``steps``; ``pid`` is the first of the processes.
+    """
 
     pid: int
     steps: int
@@ -34,6 +37,10 @@ class Iteration:
     between_ns: float
     loading_ns: float
     found_by: str = ""
+    count: int = 0
+    warm_up: int = 0
+    loop: str = ""
+    host_ns: float = 0.0
 
     def as_dict(self) -> dict[str, float | str]:
         """Return the fields by name; times in whole ns."""
@@ -66,7 +73,8 @@ class Summary:
     ``ops`` are the three with most GPU time of their own. ``advice`` is None if no rule applies, or
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
     belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
-    recorded as a whole, None if it is not known.
+    recorded as a whole, None if it is not known. ``no_iterations`` says why there are no iterations
+    where something else repeats.
     """
 
     use: Use
@@ -78,6 +86,7 @@ class Summary:
     is_judged: bool = True
     attributed_ns: int | None = None
     graphs: Totals | None = None
+    no_iterations: str = ""
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -101,13 +110,14 @@ class Summary:
                 attributed.duration[accounted & (attributed.activity_op != NONE)].sum()
             ),
             graphs=graph_totals(attributed),
+            no_iterations=attributed.why_no_iterations() if attributed.loops.loops else "",
         )
 
     @property
     def by_iteration(self) -> tuple[Iteration, ...]:
-        """The processes with iterations, the shortest iteration first."""
+        """The loops whose iterations follow one another, the one that takes longest last."""
         known = (one for one in self.iterations if one.iteration_ns)
-        return tuple(sorted(known, key=lambda one: one.iteration_ns))
+        return tuple(sorted(known, key=lambda one: one.iteration_ns * (one.count or one.steps)))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as values that JSON can hold; `from_dict` reads them back.
@@ -131,35 +141,30 @@ class Summary:
             is_judged=values["is_judged"],
             attributed_ns=values.get("attributed_ns"),
             graphs=values.get("graphs"),
+            no_iterations=values.get("no_iterations", ""),
         )
 
 
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
+    """Return the loops of iterations by time; with a selection, of their selected steps."""
     if not len(attributed.iterations):
         return ()
-    largest: dict[tuple[Hashable, ...], Pace] = {}
-    for pace in paces(
-        by_step(attributed)
-    ):  # of several loops of a process, the one that takes longest
-        home = tuple(part for part in pace.home if part != pace.loop)
-        if home not in largest or _length(pace) > _length(largest[home]):
-            largest[home] = pace
     return tuple(
         Iteration(
-            pid=int(str(pace.home[0])),
-            steps=pace.steps,
+            pid=pace.pids[0],
+            steps=pace.count,
             iteration_ns=pace.iteration_ns,
             median_ns=pace.median_ns,
             between_ns=pace.between_ns,
             loading_ns=pace.loading_ns,
             found_by=pace.found_by,
+            count=pace.count,
+            warm_up=pace.warm_up,
+            loop=pace.loop,
+            host_ns=pace.iteration.host_ns,
         )
-        for pace in largest.values()
+        for pace in paces(by_step(attributed))
     )
-
-
-def _length(pace: Pace) -> float:
-    return pace.steps * pace.mean_ns
 
 
 def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:

@@ -108,7 +108,7 @@ def advise(
 
 def _diagnosis(report: Report) -> str:
     """Return how busy the GPUs were and why they were idle, above the findings."""
-    from bridge.render.summary import use_lines
+    from bridge.render.first_screen import use_lines
 
     return options.wrapped(use_lines(report.use))
 

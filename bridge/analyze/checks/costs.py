@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
 MIN_SHARE = 0.05  # of an iteration, or of the run, from which on a cost is named
-MOST_COSTS = 3  # of each list
+MOST_COSTS = 2  # of each list
 MOSTLY = 0.5  # of the time of a range in one call, from which on the call is named
 NO_RANGE = "code outside ranges and calls"
 
@@ -36,13 +37,15 @@ NO_RANGE = "code outside ranges and calls"
 class Cost:
     """What takes time: ``what``, "" for a range itself, in ``where``, a range, kernel or memcpy, "" for none.
 
-    ``time_ns`` is the time in an iteration, or in the run; ``share`` the part of it.
+    ``time_ns`` is the time in an iteration, or in the run; ``share`` the part of it. ``is_work`` tells that a GPU
+    works in that time.
     """
 
     what: str
     where: str
     time_ns: int
-    share: float
+    share: float = 0.0
+    is_work: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,12 @@ class Costs:
     in_all_ns: int = 0
     once: tuple[Cost, ...] = ()
     once_ns: int = 0
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Costs:
+        """Return what `dataclasses.asdict` wrote, read back from JSON."""
+        lists = {key: tuple(Cost(**cost) for cost in values[key]) for key in ("in_each", "once")}
+        return cls(**{**values, **lists})
 
     @classmethod
     def of(cls, attributed: AttributedCapture, parts: Parts) -> Costs:
@@ -100,7 +109,7 @@ def _steady(attributed: AttributedCapture, loop: LoopPart | None, parts: Parts) 
 def _on_gpu(attributed: AttributedCapture, gpu: int, span: Span, count: int) -> Iterator[Cost]:
     costs = [*_idle(attributed, gpu, span), *_work(attributed, gpu, span)]
     for cost in _largest(costs, span.length):
-        yield Cost(cost.what, cost.where, round(cost.time_ns / count), cost.share)
+        yield replace(cost, time_ns=round(cost.time_ns / count))
 
 
 def _idle(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]:
@@ -114,7 +123,7 @@ def _idle(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]
         of_op = sums(op, causes.length[rows], len(used))
         most = int(np.argmax(of_op))
         where = names[causes.op[rows][used[most]]] if of_op[most] >= MOSTLY * time else ""
-        yield Cost(WORDS[cause], where, time, 0)
+        yield Cost(WORDS[cause], where, time)
 
 
 def _work(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]:
@@ -124,15 +133,21 @@ def _work(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]
     end, state = attributed.end[rows], states_of_work(attributed)[rows]
     covered = covered_times(np.zeros(len(rows), np.int64), state, start, end, [span])[:, 0]
     length = np.maximum(np.minimum(end, span.end) - np.maximum(start, span.start), 0)
-    names = attributed.activity_name
-    name = frames.codes(names)[rows]
+    code, names = _names_of_work(attributed)
     for number, time in enumerate(covered[: len(STATES)].tolist()):
-        own = np.flatnonzero((state == number) & (name != NONE) & (length > 0))
-        if not time or not len(own):
-            continue
-        of_name = sums(name[own], length[own], len(names.cat.categories))
-        most = int(np.argmax(of_name))
-        yield Cost(WORD_OF_STATE[STATES[number]], str(names.cat.categories[most]), time, 0)
+        own = np.flatnonzero((state == number) & (code[rows] != NONE) & (length > 0))
+        if time and len(own):
+            of_name = sums(code[rows][own], length[own], len(names))
+            where = names[int(np.argmax(of_name))]
+            yield Cost(WORD_OF_STATE[STATES[number]], where, time, is_work=True)
+
+
+def _names_of_work(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return the op of each activity as a code, or its own name where it has none, and the names."""
+    names, op = attributed.activity_name, attributed.activity_op
+    own = frames.codes(names)
+    code = np.where(op != NONE, op, np.where(own == NONE, NONE, own + len(attributed.ops)))
+    return code, [*folded_ops(attributed.ops), *map(str, names.cat.categories)]
 
 
 WORD_OF_STATE = {
@@ -167,7 +182,7 @@ def host_costs(host: HostTime) -> Iterator[Cost]:
         where = host.ranges[host.range[row]]
         largest = max(calls, key=lambda one: one.time_ns)
         is_one_call = largest.what != NO_RANGE and largest.time_ns >= MOSTLY * total[number]
-        yield Cost(largest.what if is_one_call else "", where, int(total[number]), 0)
+        yield Cost(largest.what if is_one_call else "", where, int(total[number]))
 
 
 def _calls(host: HostTime, rows: Ints) -> Iterator[Cost]:
@@ -178,11 +193,11 @@ def _calls(host: HostTime, rows: Ints) -> Iterator[Cost]:
     for row, time in zip(
         first.tolist(), sums(group, host.time[rows], len(first)).tolist(), strict=True
     ):
-        yield Cost(names[code[row]], "", time, 0)
+        yield Cost(names[code[row]], "", time)
 
 
 def _largest(costs: Sequence[Cost], whole: int) -> Iterator[Cost]:
     """Yield the largest costs, each with its share of the whole."""
     for cost in sorted(costs, key=lambda one: (-one.time_ns, one.what, one.where))[:MOST_COSTS]:
         if cost.time_ns >= MIN_SHARE * whole:
-            yield Cost(cost.what, cost.where, cost.time_ns, cost.time_ns / max(1, whole))
+            yield replace(cost, share=cost.time_ns / max(1, whole))

@@ -12,10 +12,14 @@ from typing import Any
 import numpy as np
 
 from bridge.analyze.checks.advice import AdviceReport, advise
+from bridge.analyze.checks.costs import Costs
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
+from bridge.analyze.run.account import runs
 from bridge.analyze.run.gpu_use import Use
+from bridge.analyze.run.parts import Parts
 from bridge.analyze.run.steps import by_step, paces
+from bridge.analyze.tables.devices import by_device
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -87,6 +91,11 @@ class Summary:
     attributed_ns: int | None = None
     graphs: Totals | None = None
     no_iterations: str = ""
+    source: tuple[str, ...] = ()
+    profiler: str = ""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    costs: Costs | None = None
+    filled: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -97,7 +106,7 @@ class Summary:
         is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
         if is_judged:
             advised = advised or advise(attributed)
-        accounted = attributed.accounted
+        accounted, parts = attributed.accounted, parts_of(attributed)
         return cls(
             use=Use.of(attributed),
             iterations=_iterations(attributed),
@@ -111,6 +120,11 @@ class Summary:
             ),
             graphs=graph_totals(attributed),
             no_iterations=attributed.why_no_iterations() if attributed.loops.loops else "",
+            source=attributed.capture.source,
+            profiler=_profiler(attributed),
+            parts=parts.lengths if parts else {},
+            costs=Costs.of(attributed, parts) if parts else None,
+            filled=_filled(attributed),
         )
 
     @property
@@ -142,7 +156,37 @@ class Summary:
             attributed_ns=values.get("attributed_ns"),
             graphs=values.get("graphs"),
             no_iterations=values.get("no_iterations", ""),
+            source=tuple(values.get("source", ())),
+            profiler=values.get("profiler", ""),
+            parts=values.get("parts", {}),
+            costs=Costs.from_dict(values["costs"]) if values.get("costs") else None,
+            filled=values.get("filled", {}),
         )
+
+
+def _profiler(attributed: AttributedCapture) -> str:
+    """Return the products that wrote the reports, each once."""
+    return ", ".join(dict.fromkeys(f.product for f in attributed.capture.facts if f.product))
+
+
+def _filled(attributed: AttributedCapture) -> dict[str, float]:
+    """Return the part of the multiprocessors of each GPU that has work while kernels compute, -1 where it is unknown."""
+    if not attributed.counted.any():
+        return {}
+    gpus = by_device(attributed)
+    columns = ("device", "sm_efficiency", "span_ns", "compute_ns")
+    return {
+        name: float(share * span / computed) if share >= 0 and computed else -1.0
+        for name, share, span, computed in zip(*(gpus[c].tolist() for c in columns), strict=True)
+    }
+
+
+def parts_of(attributed: AttributedCapture) -> Parts | None:
+    """Return the parts of the run; None of several runs, of a selected part and of no timeline."""
+    found = runs(attributed)
+    if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
+        return None
+    return Parts.of(attributed, *found[0].whole)
 
 
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:

@@ -134,7 +134,7 @@ def paid_once(evidence: Evidence) -> Finding | None:
         return None
     table = pd.DataFrame(
         {
-            "call": texts(cost.what for cost in costs),
+            "what": texts(cost.what for cost in costs),
             "range": texts(cost.where for cost in costs),
             "total_ns": np.array([cost.time_ns for cost in costs], np.int64),
         }
@@ -143,7 +143,7 @@ def paid_once(evidence: Evidence) -> Finding | None:
     figures = {
         "time_ns": total,
         "run_share": total / run.length,
-        "cause": " in ".join(filter(None, (most["call"], most["range"]))),
+        "cause": " in ".join(filter(None, (most["what"], most["range"]))),
         "cause_ns": int(most["total_ns"]),
     }
     return Finding(figures, table, total)

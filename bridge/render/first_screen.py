@@ -71,7 +71,7 @@ def command_for(use: Use, ranges: int) -> str:
 def _scope(summary: Summary) -> Iterator[str]:
     names = ", ".join(map(clean, summary.source)) if len(summary.source) <= MOST_NAMES else ""
     head = names or f"{len(summary.source)} reports"
-    profiler = f" ({clean(summary.profiler)})" if summary.profiler else ""
+    profiler = f", {clean(summary.profiler)}" if summary.profiler else ""
     if len(summary.use.runs) == 1:
         [run] = summary.use.runs
         yield f"{head}{profiler}: {_run_text(run, summary)}."

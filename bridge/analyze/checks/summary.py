@@ -165,8 +165,10 @@ class Summary:
 
 
 def _profiler(attributed: AttributedCapture) -> str:
-    """Return the products that wrote the reports, each once."""
-    return ", ".join(dict.fromkeys(f.product for f in attributed.capture.facts if f.product))
+    """Return the products that wrote the reports, each once; Nsight Systems states its version alone."""
+    products = (facts.product for facts in attributed.capture.facts if facts.product)
+    named = (f"Nsight Systems {name}" if name[0].isdigit() else name for name in products)
+    return ", ".join(dict.fromkeys(named))
 
 
 def _filled(attributed: AttributedCapture) -> dict[str, float]:

@@ -185,7 +185,7 @@ def advice(document: Mapping[str, Any], top: int) -> Document:
     for rule in document["not_judged"]:
         needs.setdefault(rule["record"], []).append(rule["rule"])
     return {
-        **{name: document[name] for name in ("source", "wall_ns")},
+        **{name: document[name] for name in ("source", "wall_ns", "failures")},
         "advice": pieces[:top],
         "further": [piece["rule"] for piece in pieces[top:]],
         "small": [piece["rule"] for piece in document["small"]],

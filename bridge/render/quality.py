@@ -12,7 +12,7 @@ from bridge.render.table import Look
 FORMAT = "bridge.quality/1"
 INDENT = "   "
 MOST_MESSAGES = 5  # of the profiler, and lines of the program
-NO_SCORE = "capture quality not rated: {} ran on a GPU"
+NO_SCORE = "capture quality not rated: {}"
 # Words for scores, by the least that they stand for; docs/doctor.md says what each means.
 VERDICTS = ((90, "good"), (60, "usable"), (0, "poor"))
 OVERHEAD = "Overhead of the profiler; only what falls into the work of the program (inside) lowers the score:"
@@ -40,9 +40,9 @@ def head(quality: Quality) -> str:
 
 
 def _score(quality: Quality) -> str:
-    if quality.score is None:
-        return NO_SCORE.format("next to nothing" if quality.on_gpu else "nothing")
-    return score_text(quality.score)
+    if quality.nothing:
+        return NO_SCORE.format(device_work.in_short(quality.nothing))
+    return score_text(quality.score or 0)
 
 
 def score_text(score: int) -> str:

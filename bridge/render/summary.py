@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bridge.render import device_work, document, units
+from bridge.render import device_work, document, failures, units
 from bridge.render.advice import with_figures
 from bridge.render.summaries import iteration_text
 from bridge.render.table import clean
 
 if TYPE_CHECKING:
+    from bridge.analyze.checks.failures import Failure
     from bridge.analyze.checks.summary import FirstAdvice, Iteration, Summary
     from bridge.analyze.run.gpu_use import GpuUse, Use
 
@@ -22,13 +23,14 @@ MOST_GPUS = 8  # more are written as one line
 MIN_UNATTRIBUTED = 0.1  # of the GPU time; below, a line on it would only distract
 WITH_PLACE = ("host code", "synchronization")  # causes that the name of the op makes clearer
 
+NOT_RECORDED = "not-recorded"  # the kind of a failure
 UNKNOWN = "unknown"  # no API calls were recorded
 
 
 def lines(summary: Summary) -> list[str]:
     """Return the lines that a report begins with: use of GPUs, iterations, ops, advice."""
     return [
-        *use_lines(summary.use),
+        *first_lines(summary.failures, summary.use),
         *_iteration_lines(summary.by_iteration),
         *_op_lines(summary),
         *_advice_lines(summary),
@@ -52,13 +54,21 @@ def next_command(use: Use, ranges: int) -> str:
     return "bridge report REPORT --by kernel" if use.is_busy else "bridge advise REPORT"
 
 
-def use_lines(use: Use) -> list[str]:
+def first_lines(found: Sequence[Failure], use: Use) -> list[str]:
+    """Return the lines on what failed and what was lost, then those on the use of GPUs."""
+    told = [
+        one for one in found if not (use.nothing and one.kind == NOT_RECORDED)
+    ]  # which these say
+    return [*failures.lines(told), *use_lines(use, failures.quoted(told))]
+
+
+def use_lines(use: Use, said: Collection[str] = ()) -> list[str]:
     """Return a line per GPU with its busy time, the largest cause of idleness, and what the program says of them.
 
-    Where next to nothing ran, the lines say so and why.
+    Where next to nothing ran, the lines say so and why; ``said`` are lines that are quoted before.
     """
     if use.nothing:
-        return device_work.lines(use.nothing)
+        return device_work.lines(use.nothing, said)
     return [*_busy_lines(use), *device_work.quoted(device_work.WARNING, use.hints)]
 
 
@@ -138,7 +148,8 @@ def _advice_lines(summary: Summary) -> Iterator[str]:
     elif summary.advice:
         yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"
     elif summary.use.gpus:
-        found = "No bottleneck found. " if summary.is_judged else ""
+        is_sound = summary.is_judged and not summary.failures
+        found = "No bottleneck found. " if is_sound else ""
         yield f"{found}→ {next_command(summary.use, summary.ranges)}"
 
 
@@ -150,7 +161,7 @@ def _first_advice(advice: FirstAdvice) -> str:
 
 def for_page(summary: Summary) -> dict[str, Any]:
     """Return the entries of the page: the lines on the use of GPUs."""
-    return {"lines": use_lines(summary.use)}
+    return {"lines": first_lines(summary.failures, summary.use)}
 
 
 def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.DataFrame) -> str:
@@ -163,6 +174,7 @@ def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.Data
         "gpus": [{**asdict(gpu), "busy_share": gpu.share} for gpu in summary.use.gpus],
         "idle_ns": summary.use.idle_ns,
         "causes": [asdict(cause) for cause in summary.use.causes],
+        "failures": failures.as_objects(summary.failures),
         **{key: values[key] for key in ("iterations", "ops", "advice")},
     }
     return document.with_rows(head, table)

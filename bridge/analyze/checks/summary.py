@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bridge.analyze.checks.advice import AdviceReport, advise
+from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
 from bridge.analyze.run.gpu_use import Use
@@ -66,7 +67,7 @@ class Summary:
     ``ops`` are the three with most GPU time of their own. ``advice`` is None if no rule applies, or
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
     belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
-    recorded as a whole, None if it is not known.
+    recorded as a whole, None if it is not known. ``failures`` are what is said before all of this.
     """
 
     use: Use
@@ -78,6 +79,7 @@ class Summary:
     is_judged: bool = True
     attributed_ns: int | None = None
     graphs: Totals | None = None
+    failures: tuple[Failure, ...] = ()
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -90,7 +92,7 @@ class Summary:
             advised = advised or advise(attributed)
         accounted = attributed.accounted
         return cls(
-            use=Use.of(attributed),
+            use=_use(attributed),
             iterations=_iterations(attributed),
             ops=_largest_ops(attributed),
             gpu_ns=int(attributed.duration[accounted].sum()),
@@ -101,6 +103,7 @@ class Summary:
                 attributed.duration[accounted & (attributed.activity_op != NONE)].sum()
             ),
             graphs=graph_totals(attributed),
+            failures=failures(attributed),
         )
 
     @property
@@ -115,7 +118,7 @@ class Summary:
         Of the ops in which GPUs were idle, those with most of a cause are kept, and the main places.
         """
         use = replace(self.use, idle=self.use.causes, main_ops=self.use.places)
-        return asdict(replace(self, use=use))
+        return {**asdict(replace(self, use=use)), "failures": as_dicts(self.failures)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Summary:
@@ -131,7 +134,14 @@ class Summary:
             is_judged=values["is_judged"],
             attributed_ns=values.get("attributed_ns"),
             graphs=values.get("graphs"),
+            failures=from_dicts(values.get("failures", ())),
         )
+
+
+def _use(attributed: AttributedCapture) -> Use:
+    """Return the use of the GPUs; without causes of idle time where failures hide them."""
+    use = Use.of(attributed)
+    return replace(use, idle=()) if hides_causes(failures(attributed)) else use
 
 
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
@@ -171,8 +181,8 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 
 
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
-    if not advised.advice:
+    first = next((one for one in advised.advice if not one.rule.is_first), None)
+    if first is None:
         return None
-    first = advised.advice[0]
     rule, figures = first.rule, dict(first.finding.figures)
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures)

@@ -79,7 +79,7 @@ def unrecorded(found: Unrecorded) -> list[str]:
     """Return the sentences on work that was not recorded: what shows it, what records it, what the profiler says."""
     what = "Kernels were not recorded" if found.is_part else "GPU work was not recorded"
     first = f"{what}: {_shown_by(found)}; to record it, {remedy(found)}."
-    return [first, *(f"{line}." for line in quoted(PROFILER, found.messages))]
+    return [first, *quoted(PROFILER, found.messages)]
 
 
 def _shown_by(found: Unrecorded) -> str:

@@ -47,8 +47,12 @@ def _failed_calls(one: FailedCalls) -> str:
     error = f"{one.number} {one.name}{meaning}"
     parts = [f"{clean(one.call)} failed{place}, {how_often(one)}: {error}"]
     parts.append(f"first at {units.time(one.first_ns)}")
-    if one.sticky:
-        parts.append(f"no CUDA call works after it, {units.count(one.followed)} more returned it")
+    if one.retried:
+        parts.append(f"later calls succeeded after {units.count(one.retried)} of them")
+    if one.followed:
+        parts.append(
+            f"nothing of CUDA works after it: {units.count(one.followed)} later calls returned it again"
+        )
     if one.after:
         after_op = f" in {clean(one.after_op)}" if one.after_op else ""
         parts.append(f"the last launch before it: {clean(one.after)}{after_op}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from bridge.analyze.run.gpu_use import Use
 from bridge.render import device_work, document, failures, units
 from bridge.render.advice import with_figures
 from bridge.render.summaries import iteration_text
@@ -16,7 +17,7 @@ from bridge.render.table import clean
 if TYPE_CHECKING:
     from bridge.analyze.checks.failures import Failure
     from bridge.analyze.checks.summary import FirstAdvice, Iteration, Summary
-    from bridge.analyze.run.gpu_use import GpuUse, Use
+    from bridge.analyze.run.gpu_use import GpuUse
 
 FORMAT = "bridge.summary/1"
 MOST_GPUS = 8  # more are written as one line
@@ -56,10 +57,11 @@ def next_command(use: Use, ranges: int) -> str:
 
 def first_lines(found: Sequence[Failure], use: Use) -> list[str]:
     """Return the lines on what failed and what was lost, then those on the use of GPUs."""
-    told = [
-        one for one in found if not (use.nothing and one.kind == NOT_RECORDED)
-    ]  # which these say
-    return [*failures.lines(told), *use_lines(use, failures.quoted(told))]
+    if use.nothing:  # which says itself what was not recorded
+        found = [one for one in found if one.kind != NOT_RECORDED]
+    elif any(one.kind == NOT_RECORDED for one in found):
+        use = Use(hints=use.hints)  # without kernels it would mislead
+    return [*failures.lines(found), *use_lines(use, failures.quoted(found))]
 
 
 def use_lines(use: Use, said: Collection[str] = ()) -> list[str]:
@@ -145,11 +147,12 @@ def _op_lines(summary: Summary) -> Iterator[str]:
 def _advice_lines(summary: Summary) -> Iterator[str]:
     if summary.use.nothing:
         yield f"→ {next_command(summary.use, summary.ranges)}"
+    elif summary.failures and not summary.advice:
+        yield "→ bridge advise REPORT"
     elif summary.advice:
         yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"
     elif summary.use.gpus:
-        is_sound = summary.is_judged and not summary.failures
-        found = "No bottleneck found. " if is_sound else ""
+        found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary.use, summary.ranges)}"
 
 

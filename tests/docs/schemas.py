@@ -11,8 +11,8 @@ from dataclasses import fields, is_dataclass
 from itertools import takewhile
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from bridge.analyze.checks.failures import FailedCalls, LostRecords, NotRecorded, ProgramError
 from bridge.analyze.checks.advice.places import Place
+from bridge.analyze.checks.failures import FailedCalls, LostRecords, NotRecorded, ProgramError
 from bridge.analyze.checks.summary import FirstAdvice, Iteration, OpTime
 from bridge.analyze.checks.why import Why
 from bridge.analyze.compare.gates import Verdict

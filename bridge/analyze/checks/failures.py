@@ -16,6 +16,7 @@ from bridge.analyze.core.failed_calls import (
     all_launches_failed,
     failed_groups,
     results,
+    succeeded_later,
 )
 from bridge.analyze.core.unrecorded import Unrecorded, losses
 from bridge.importers import frames
@@ -32,10 +33,11 @@ class FailedCalls:
     """API calls of one function that returned one error; ``count`` of ``of`` calls of that function.
 
     ``first_ns`` is when the first of them began, since the first event of the capture, ``op`` its op, "" for none, and
-    ``pid`` its process. After an error that is ``sticky`` nothing works: ``followed`` later calls returned it again.
-    ``after`` is the kernel of the last launch before it that did not fail, or the function that launched it, and
-    ``after_op`` the op of that; "" if there is none. ``is_severe`` says that launches or memory failed, or all that
-    follows; ``all_launches`` that these and others are all launches of the capture.
+    ``pid`` its process. ``retried`` counts those for which there was memory when it was asked for again. After an
+    error that is ``sticky`` nothing works: ``followed`` later calls returned it again. ``after`` is the kernel of the
+    last launch before it that did not fail, or the function that launched it, and ``after_op`` the op of that; "" if
+    there is none. ``is_severe`` says that launches or memory failed, or all that follows; ``all_launches`` that these
+    and others are all launches of the capture.
     """
 
     call: str
@@ -47,6 +49,7 @@ class FailedCalls:
     first_ns: int
     op: str
     pid: int
+    retried: int = 0
     sticky: bool = False
     followed: int = 0
     after: str = ""
@@ -93,12 +96,14 @@ def failures(attributed: AttributedCapture) -> tuple[Failure, ...]:
     """
     calls = _failed_calls(attributed)
     unrecorded = Unrecorded.of(attributed)
+    quoted = unrecorded.messages if unrecorded else ()
+    lost = [text for text in losses(attributed.capture) if text not in quoted]
     return (
         *(one for one in calls if one.is_severe),
         *_program_errors(attributed),
         *(one for one in calls if not one.is_severe),
         *([NotRecorded(unrecorded)] if unrecorded else []),
-        *(LostRecords(text) for text in losses(attributed.capture)[:MOST_QUOTES]),
+        *(LostRecords(text) for text in lost[:MOST_QUOTES]),
     )
 
 
@@ -148,6 +153,9 @@ def _told(attributed: AttributedCapture, group: FailedGroup, all_failed: bool) -
         first_ns=int(frames.ints(calls, "start")[row]) - attributed.capture.began,
         op=_op(attributed, row),
         pid=int(frames.pid(frames.ints(calls, "process")[row : row + 1])[0]),
+        retried=0
+        if sticky or group.is_launch
+        else int(succeeded_later(attributed, group.rows).sum()),
         sticky=sticky,
         followed=group.followed,
         after=_launched(attributed, group.after) if sticky else "",

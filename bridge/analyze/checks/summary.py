@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.checks.advice import AdviceReport, advise
+from bridge.analyze.checks.advice import AdviceReport, advise, failed, no_work
 from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
@@ -181,7 +181,8 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 
 
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
-    first = next((one for one in advised.advice if not one.rule.is_first), None)
+    told = (*no_work.ALONE, failed.NAME)  # among failures, or by the use of GPUs
+    first = next((one for one in advised.advice if one.rule.name not in told), None)
     if first is None:
         return None
     rule, figures = first.rule, dict(first.finding.figures)

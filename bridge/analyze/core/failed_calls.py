@@ -57,7 +57,7 @@ def failed_rows(attributed: AttributedCapture) -> Ints:
         return failed
     failed = failed[_is_error(attributed, failed)]
     failed = failed[~_is_inner(attributed, failed)]
-    failed = failed[~_is_overcome(attributed, failed)]
+    failed = failed[_always_counts(attributed, failed) | ~succeeded_later(attributed, failed)]
     start = frames.ints(attributed.capture.launches, "start")
     failed = failed[np.argsort(start[failed], kind="stable")]
     return failed[~_is_repeated(attributed, failed)]
@@ -142,23 +142,26 @@ def _latest_end(track: Ints, end: Ints) -> Ints:
     return np.maximum.accumulate(np.where(is_new, np.arange(len(end)), 0))
 
 
-def _is_overcome(attributed: AttributedCapture, rows: Ints) -> Flags:
-    """Return whether the same function succeeded after each of some failed calls, on its thread and in its op."""
+def _always_counts(attributed: AttributedCapture, rows: Ints) -> Flags:
+    """Return whether each of some failed calls counts whatever follows."""
     counts = launching(attributed)[rows]
     for _, number, mask in _pairs(attributed, rows):
         counts[mask] |= cuda_errors.always_counts(number)
-    if counts.all():
-        return np.zeros(len(rows), bool)
+    return counts
+
+
+def succeeded_later(attributed: AttributedCapture, rows: Ints) -> Flags:
+    """Return whether the same function succeeded after each of some failed calls, on its thread and in its op."""
     calls = attributed.capture.launches
     name, start = frames.codes(calls["name"]), frames.ints(calls, "start")
-    tried = np.flatnonzero(np.isin(name, name[rows[~counts]]))
+    tried = np.flatnonzero(np.isin(name, name[rows]))
     keys = (frames.ints(calls, "report"), frames.ints(calls, "thread"), name, _ops(attributed))
     group = np.full(len(calls), NONE)
     group[tried], first = number_groups(*(key[tried] for key in keys))
     worked = tried[results(attributed)[tried] == SUCCESS]
     last = np.full(len(first), np.iinfo(np.int64).min)
     np.maximum.at(last, group[worked], start[worked])
-    flags: Flags = ~counts & (np.append(last, 0)[group[rows]] > start[rows])
+    flags: Flags = last[group[rows]] > start[rows]
     return flags
 
 

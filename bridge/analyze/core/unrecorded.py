@@ -107,7 +107,7 @@ def _ranges_on_gpus(capture: Capture) -> tuple[RangesOnGpus, ...]:
 
 
 def explaining(capture: Capture) -> tuple[str, ...]:
-    """Return the messages of the profiler that explain missing work on GPUs, that which says most first."""
+    """Return the messages of the profiler that explain missing work on GPUs, of those that say most."""
     table = capture.diagnostics
     is_profilers = frames.ints(table, "source") != frames.PROGRAM
     is_silent = np.isin(frames.ints(table, "severity"), SILENT)
@@ -118,7 +118,7 @@ def explaining(capture: Capture) -> tuple[str, ...]:
         rank = profiler_words.rank(text)
         if rank is not None and not (rank and silent):  # information explains nothing but losses
             ranks.setdefault(text, rank)
-    return tuple(sorted(ranks, key=lambda text: ranks[text]))
+    return tuple(text for text, rank in ranks.items() if rank == min(ranks.values()))
 
 
 def losses(capture: Capture) -> tuple[str, ...]:

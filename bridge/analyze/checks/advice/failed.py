@@ -23,8 +23,7 @@ def failed_calls(evidence: Evidence) -> Finding | None:
     found = [one for one in failures(evidence.attributed) if isinstance(one, FailedCalls)]
     if not found:
         return None
-    first = min(found, key=lambda one: one.first_ns)
-    others = len(found) - 1
+    first, others = found[0], len(found) - 1
     figures = {
         "call": first.call,
         "op": f" in {first.op}" if first.op else "",
@@ -86,7 +85,7 @@ RULES = (
         "CUDA calls failed",
         "an API call returned an error that no later call of the same function, thread and op answered with success;"
         " launches that fail and memory that runs out always count; it comes first",
-        "{call} failed{op} in {calls} of {every} calls: {number} {error}{meaning}; first at {first_ns},"
+        "{call} failed{op}: {calls} of {every} calls returned {number} {error}{meaning}; first at {first_ns},"
         " process {pid}{after}{others}",
         "check what every CUDA call returns, and repair this first: the times of a run that fails say little;"
         " compute-sanitizer finds accesses that are not valid",

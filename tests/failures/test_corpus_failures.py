@@ -16,7 +16,10 @@ from bridge.analyze.checks.failures import failures
 NO_FAILURES = {
     ("cudaEventQuery", 600): "not ready: an answer",
     ("cuEventQuery", 600): "not ready: an answer",
-    ("cuIpcOpenMemHandle", 217): "the same call on the same thread in the op MPI succeeds 90 ms later",
+    (
+        "cuIpcOpenMemHandle",
+        217,
+    ): "the same call on the same thread in the op MPI succeeds 90 ms later",
 }
 ROWS = {  # returned values other than 0, by file: SELECT name, returnValue, count(*) GROUP BY 1, 2
     "gtls-no-nvtx": {("cudaEventQuery", 600): 31},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import columnar
 import numpy as np
 import pytest
 from advice.story import US, Story, thread
@@ -15,6 +16,7 @@ from witness import failed_calls as witness
 from witness.failed_calls import Call
 
 import bridge
+from bridge import importers
 from bridge.analyze.checks.failures import FailedCalls, failures, from_dicts
 from bridge.analyze.core.failed_calls import failed_groups, failed_rows
 from bridge.importers import frames
@@ -203,6 +205,21 @@ def test_a_report_without_return_values_says_that_it_cannot_tell(tmp_path: Path)
     advised = story.load(tmp_path).advise()
     assert advised.failures == ()
     assert "failed-calls" in [one.rule.name for one in advised.not_judged]
+
+
+@pytest.mark.parametrize("form", list(columnar.FORMS))
+def test_arrow_and_parquet_say_what_calls_returned(form: str, tmp_path: Path) -> None:
+    path = refused().written(tmp_path / "x.sqlite")
+    copy = columnar.FORMS[form](columnar.tables_of(path), tmp_path / f"x{form}")
+    assert failures(bridge.load(copy).attributed) == failures(bridge.load(path).attributed)
+
+
+def test_what_calls_returned_is_read_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = refused().written(tmp_path / "x.sqlite")
+    for details, known in ((False, 0), ({"overhead"}, 0), ({"result"}, 41), (True, 41)):
+        launches = importers.load(path, details=details).launches
+        assert (launches["result"] >= 0).sum() == known
+        assert (launches["result"] == 222).sum() == (21 if known else 0)
 
 
 def test_a_store_keeps_what_failed(folder: Path) -> None:

@@ -11,6 +11,8 @@ from command import done
 
 import bridge
 from bridge.analyze.checks.failures import LostRecords, NotRecorded, ProgramError, failures
+from bridge.render import compact
+from bridge.render.failures import lines as failure_lines
 
 EXECUTE = "ExecutionContext::execute"
 STARTED = "CUDA profiling might have not been started correctly."
@@ -216,3 +218,17 @@ def test_the_order_is_calls_program_refusals_and_losses(tmp_path: Path) -> None:
     first = report.advise().advice[0]
     assert (first.rule.name, first.finding.figures["number"]) == ("failed-calls", 9)
     assert first.finding.evidence["call"].tolist() == ["cudaIpcOpenMemHandle", "cudaLaunchKernel"]
+
+
+def test_the_page_and_the_tools_say_it_too(tmp_path: Path) -> None:
+    story = launched(kernels=True)
+    story.call("cudaDeviceSynchronize_v3020", result=700)
+    report, path = story.load(tmp_path), tmp_path / "story.sqlite"
+    [line] = failure_lines(failures(report.attributed))
+    done("html", path, "-o", tmp_path / "x.html")
+    assert json.dumps(line) in (tmp_path / "x.html").read_text("utf-8")
+    for document in (
+        compact.summary(json.loads(done("summary", path, "--format", "json"))),
+        compact.advice(json.loads(done("advise", path, "--format", "json")), 1),
+    ):
+        assert document["failures"] == [{"kind": "failed-calls", "text": line}]

@@ -47,7 +47,8 @@ def _after(first: FailedCalls) -> str:
         return ""
     launch = f"; the last launch before it: {first.after}" if first.after else ""
     op = f" in {first.after_op}" if first.after and first.after_op else ""
-    return f"; later calls that returned it again: {first.followed}{launch}{op}"
+    again = f"; later calls that returned it again: {first.followed}" if first.followed else ""
+    return f"{again}{launch}{op}"
 
 
 def _table(evidence: Evidence, rows: Ints) -> pd.DataFrame:

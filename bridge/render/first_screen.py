@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.knowledge.abbreviations import abbreviation
-from bridge.render import device_work, units
+from bridge.render import device_work, failures, units
 from bridge.render.advice import with_figures
 from bridge.render.table import clean
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.costs import Cost, Costs
+    from bridge.analyze.checks.failures import Failure
     from bridge.analyze.checks.summary import FirstAdvice, Iteration, Summary
     from bridge.analyze.run.account import GpuAccount, Run
     from bridge.analyze.run.gpu_use import Use
@@ -25,6 +26,7 @@ MIN_PART = 0.005  # of the run, from which on a part or a state of a GPU is name
 ALIKE = 0.05  # of the run, by which the busy times of GPUs on one line differ at most
 WITH_PLACE = ("host code", "synchronization")  # causes that the name of the op makes clearer
 UNKNOWN = "unknown"  # no API calls were recorded
+NOT_RECORDED = "not-recorded"  # the kind of a failure
 WORDS = {  # of states, for people
     "compute": "compute",
     "communication": "communication",
@@ -38,12 +40,12 @@ WORDS = {  # of states, for people
 
 def lines(summary: Summary) -> list[str]:
     """Return the first screen, a text per line or paragraph."""
-    use = summary.use
-    if use.nothing:
-        return [*_scope(summary), *device_work.lines(use.nothing), f"→ {next_command(summary)}"]
+    if summary.use.nothing:
+        before = first_lines(summary.failures, summary.use)
+        return [*_scope(summary), *before, f"→ {next_command(summary)}"]
     return [
         *_scope(summary),
-        *use_lines(use),
+        *first_lines(summary.failures, summary.use),
         *_fill_lines(summary),
         *_no_iterations(summary),
         *(_cost_lines(summary.costs) if summary.costs else _op_lines(summary)),
@@ -118,13 +120,25 @@ def _no_iterations(summary: Summary) -> Iterator[str]:
         yield f"No iterations: {clean(summary.no_iterations)}."
 
 
-# -- What the GPUs did
+# -- What failed, and what the GPUs did
 
 
-def use_lines(use: Use) -> list[str]:
-    """Return what each GPU did, the largest cause of idle time, and what the program says of its GPUs."""
+def first_lines(found: Sequence[Failure], use: Use) -> list[str]:
+    """Return the lines on what failed and what was lost, then those on the use of GPUs."""
+    if use.nothing:  # which says itself what was not recorded
+        found = [one for one in found if one.kind != NOT_RECORDED]
+    elif any(one.kind == NOT_RECORDED for one in found):
+        return [*failures.lines(found), *device_work.quoted(device_work.WARNING, use.hints)]
+    return [*failures.lines(found), *use_lines(use, failures.quoted(found))]
+
+
+def use_lines(use: Use, said: Collection[str] = ()) -> list[str]:
+    """Return what each GPU did, the largest cause of idle time, and what the program says of its GPUs.
+
+    Where next to nothing ran, the lines say so and why; ``said`` are lines that are quoted before.
+    """
     if use.nothing:
-        return device_work.lines(use.nothing)
+        return device_work.lines(use.nothing, said)
     return [*_gpu_lines(use), *device_work.quoted(device_work.WARNING, use.hints)]
 
 
@@ -196,7 +210,8 @@ def _fill_lines(summary: Summary) -> Iterator[str]:
             if len(summary.filled) == 1
             else f"Kernels of {', '.join(map(clean, low))}"
         )
-        yield f"{whose} fill {units.percent(least)} of the multiprocessors while they run, by the sizes of their launches."
+        share = units.percent(least)
+        yield f"{whose} fill {share} of the multiprocessors while they run, by the sizes of their launches."
 
 
 # -- What the run pays for
@@ -255,6 +270,8 @@ def _op_lines(summary: Summary) -> Iterator[str]:
 def _advice_lines(summary: Summary) -> Iterator[str]:
     if summary.advice and summary.advice.rule == PAID_ONCE and summary.costs:
         yield f"Remedy: {summary.advice.remedy}. → bridge advise REPORT"
+    elif summary.failures and not summary.advice:
+        yield "→ bridge advise REPORT"
     elif summary.advice:
         yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"
     elif summary.use.gpus:

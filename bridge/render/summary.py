@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bridge.render import device_work, document, first_screen
+from bridge.render import device_work, document, failures, first_screen
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.summary import Summary
@@ -71,6 +71,7 @@ def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.Data
         **_accounts(summary.use),
         "idle_ns": summary.use.idle_ns,
         "causes": [asdict(cause) for cause in summary.use.causes],
+        "failures": failures.as_objects(summary.failures),
         **{
             key: values[key]
             for key in ("parts", "costs", "iterations", "no_iterations", "ops", "advice")

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.checks.advice import AdviceReport, advise
+from bridge.analyze.checks.advice import AdviceReport, advise, failed, no_work
 from bridge.analyze.checks.costs import Costs
+from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
 from bridge.analyze.run.account import runs
@@ -78,7 +79,7 @@ class Summary:
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
     belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
     recorded as a whole, None if it is not known. ``no_iterations`` says why there are no iterations
-    where something else repeats.
+    where something else repeats. ``failures`` are what is said before all of this.
     """
 
     use: Use
@@ -96,6 +97,7 @@ class Summary:
     parts: Mapping[str, int] = field(default_factory=dict)
     costs: Costs | None = None
     filled: Mapping[str, float] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -108,7 +110,7 @@ class Summary:
             advised = advised or advise(attributed)
         accounted, parts = attributed.accounted, parts_of(attributed)
         return cls(
-            use=Use.of(attributed),
+            use=_use(attributed),
             iterations=_iterations(attributed),
             ops=_largest_ops(attributed),
             gpu_ns=int(attributed.duration[accounted].sum()),
@@ -125,6 +127,7 @@ class Summary:
             parts=parts.lengths if parts else {},
             costs=Costs.of(attributed, parts) if parts else None,
             filled=_filled(attributed),
+            failures=failures(attributed),
         )
 
     @property
@@ -139,7 +142,7 @@ class Summary:
         Of the ops in which GPUs were idle, those with most of a cause are kept, and the main places.
         """
         use = replace(self.use, idle=self.use.causes, main_ops=self.use.places)
-        return asdict(replace(self, use=use))
+        return {**asdict(replace(self, use=use)), "failures": as_dicts(self.failures)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Summary:
@@ -161,6 +164,7 @@ class Summary:
             parts=values.get("parts", {}),
             costs=Costs.from_dict(values["costs"]) if values.get("costs") else None,
             filled=values.get("filled", {}),
+            failures=from_dicts(values.get("failures", ())),
         )
 
 
@@ -172,7 +176,7 @@ def _profiler(attributed: AttributedCapture) -> str:
 
 
 def _filled(attributed: AttributedCapture) -> dict[str, float]:
-    """Return the part of the multiprocessors of each GPU that has work while kernels compute, -1 where it is unknown."""
+    """Return the part of the multiprocessors of each GPU that has work while kernels compute, -1 if unknown."""
     if not attributed.counted.any():
         return {}
     gpus = by_device(attributed)
@@ -189,6 +193,12 @@ def parts_of(attributed: AttributedCapture) -> Parts | None:
     if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
         return None
     return Parts.of(attributed, *found[0].whole)
+
+
+def _use(attributed: AttributedCapture) -> Use:
+    """Return the use of the GPUs; without causes of idle time where failures hide them."""
+    use = Use.of(attributed)
+    return replace(use, idle=()) if hides_causes(failures(attributed)) else use
 
 
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
@@ -222,8 +232,9 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 
 
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
-    if not advised.advice:
+    told = (*no_work.ALONE, failed.NAME)  # among failures, or by the use of GPUs
+    first = next((one for one in advised.advice if one.rule.name not in told), None)
+    if first is None:
         return None
-    first = advised.advice[0]
     rule, figures = first.rule, dict(first.finding.figures)
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures)

@@ -155,6 +155,7 @@ def tensor_core_times(
 
 LAUNCHING = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")  # issues kernels, graphs or host functions
 WAITING = re.compile(r"cu\w*Synchronize")
+HOST_FUNCTION = re.compile(r"cu(?:da)?LaunchHostFunc\w*")  # runs on the host
 COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
 BLOCKING = re.compile(r"cu(?:da)?Memcpy(?!\w*Async|\w*Batch)\w*")  # returns when the copy is done
 COMPILING = re.compile(

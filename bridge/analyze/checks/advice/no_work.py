@@ -1,4 +1,4 @@
-"""The rule for a capture in which next to nothing ran on a device: no other rule can say anything of it."""
+"""The rules for captures without work on a device, or without its kernels: no other rule can say anything of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
 from bridge.analyze.core.device_work import NoDeviceWork
+from bridge.analyze.core.unrecorded import Unrecorded
 
-NAME = "no-device-work"
+NAME, NOT_RECORDED = "no-device-work", "not-recorded"
+ALONE = frozenset(
+    [NAME, NOT_RECORDED]
+)  # rules beside which no other is listed, but those that come first
 
 
 def no_device_work(evidence: Evidence) -> Finding | None:
-    """Find that next to nothing ran on a device."""
+    """Find that no work on a device is in a capture, or next to none."""
     found = NoDeviceWork.of(evidence.attributed)
-    if found is None:
+    if found is None or found.unrecorded:
         return None
     calls = np.flatnonzero(evidence.attributed.counted_launches)
     said = [f'; the program printed: "{text}"' for text in found.printed]
@@ -31,6 +35,23 @@ def no_device_work(evidence: Evidence) -> Finding | None:
     return Finding(figures, rule.call_table(evidence, calls))
 
 
+def not_recorded(evidence: Evidence) -> Finding | None:
+    """Find that work ran on a GPU, and was not recorded."""
+    found = Unrecorded.of(evidence.attributed)
+    if found is None:
+        return None
+    figures = {
+        "launches": found.launches,
+        "ranges": ", ".join(f"{one.name} of {one.library}" for one in found.ranges) or "none",
+        "ran": sum(one.count for one in found.ranges),
+        "calls": found.calls,
+        "said": "".join(f'; the profiler says: "{text}"' for text in found.messages),
+    }
+    return Finding(
+        figures, rule.call_table(evidence, np.flatnonzero(evidence.attributed.counted_launches))
+    )
+
+
 def _what(found: NoDeviceWork) -> str:
     """Return what ran, and what is not read."""
     if found.activities:
@@ -42,7 +63,7 @@ def _what(found: NoDeviceWork) -> str:
 RULES = (
     Rule(
         NAME,
-        "Nothing, or next to nothing, ran on a GPU",
+        "No work on a GPU, or next to none, is in the report",
         "less than 1% of the run is work on a GPU, without kernels or below 10 us; then no other rule is listed",
         "{what}; CUDA calls: {calls}{said}",
         "find out why the program did not come to its work on a GPU, and record it to its end;"
@@ -51,5 +72,19 @@ RULES = (
         NSIGHT_BRIDGE,
         (),
         no_device_work,
+    ),
+    Rule(
+        NOT_RECORDED,
+        "Work on a GPU was not recorded",
+        "launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph;"
+        " then no other rule is listed",
+        "launches that succeeded: {launches}; ranges that work on a GPU: {ranges} ({ran}); CUDA calls: {calls};"
+        " kernels: none{said}",
+        "record with nsys profile --trace=cuda,nvtx (cuda-sw where the profiler dropped records), started before the"
+        " program creates its CUDA context, and let the program end by itself",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        (),
+        not_recorded,
     ),
 )

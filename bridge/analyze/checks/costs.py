@@ -30,7 +30,7 @@ from bridge.join.attributed import AttributedCapture
 MIN_SHARE = 0.05  # of an iteration, or of the run, from which on a cost is named
 MOST_COSTS = 2  # of each list
 MOSTLY = 0.5  # of the time of a range in one call, from which on the call is named
-NO_RANGE = "code outside ranges and calls"
+NO_RANGE = "code in no range or call"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
 LARGEST_OPS = 3
+MOST_COMPUTE = 0.5  # of the busy time of a GPU: of less, how full its kernels are says little
 MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
 
 
@@ -180,10 +181,13 @@ def _filled(attributed: AttributedCapture) -> dict[str, float]:
     if not attributed.counted.any():
         return {}
     gpus = by_device(attributed)
-    columns = ("device", "sm_efficiency", "span_ns", "compute_ns")
+    columns = ("device", "sm_efficiency", "span_ns", "compute_ns", "busy_ns")
+    rows = zip(*(gpus[c].tolist() for c in columns), strict=True)
     return {
-        name: float(share * span / computed) if share >= 0 and computed else -1.0
-        for name, share, span, computed in zip(*(gpus[c].tolist() for c in columns), strict=True)
+        name: float(share * span / computed)
+        if share >= 0 and computed > MOST_COMPUTE * busy
+        else -1.0
+        for name, share, span, computed, busy in rows
     }
 
 

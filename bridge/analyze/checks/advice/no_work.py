@@ -42,6 +42,7 @@ def not_recorded(evidence: Evidence) -> Finding | None:
         return None
     figures = {
         "launches": found.launches,
+        "every": found.every,
         "ranges": ", ".join(f"{one.name} of {one.library}" for one in found.ranges) or "none",
         "ran": sum(one.count for one in found.ranges),
         "calls": found.calls,
@@ -76,10 +77,10 @@ RULES = (
     Rule(
         NOT_RECORDED,
         "Work on a GPU was not recorded",
-        "launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph;"
-        " then no other rule is listed",
-        "launches that succeeded: {launches}; ranges that work on a GPU: {ranges} ({ran}); CUDA calls: {calls};"
-        " kernels: none{said}",
+        "launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph,"
+        " or less than half of them; then no other rule is listed",
+        "launches that succeeded and left nothing: {launches} of {every}; ranges that work on a GPU: {ranges} ({ran});"
+        " CUDA calls: {calls}{said}",
         "record with nsys profile --trace=cuda,nvtx (cuda-sw where the profiler dropped records), started before the"
         " program creates its CUDA context, and let the program end by itself",
         NOT_ESTIMATED,

@@ -134,15 +134,19 @@ def _is_ended(attributed: AttributedCapture) -> bool:
     return any(cuda_errors.is_sticky(group.number) for group in failed_groups(attributed))
 
 
+def library_of(name: str) -> str:
+    """Return the library that puts ranges of this name around work on GPUs; "" for other ranges."""
+    return next((library for library, of in ON_GPUS.items() if of.fullmatch(name)), "")
+
+
 def _ranges_on_gpus(capture: Capture) -> tuple[RangesOnGpus, ...]:
     """Return the ranges of libraries around work on GPUs, the most frequent first."""
     names = capture.ranges["name"]
     counts = np.bincount(frames.codes(names) + 1, minlength=len(names.cat.categories) + 1)[1:]
     found = [
-        RangesOnGpus(library, str(name), int(count))
+        RangesOnGpus(library_of(str(name)), str(name), count)
         for name, count in zip(names.cat.categories, counts.tolist(), strict=True)
-        for library, pattern in ON_GPUS.items()
-        if count and pattern.fullmatch(str(name))
+        if count and library_of(str(name))
     ]
     return tuple(sorted(found, key=lambda one: (-one.count, one.name)))
 

@@ -15,6 +15,7 @@ LAST_LINES = 20  # of an output, in which an error is looked for
 TAIL = 65_536  # characters of an output, in which lines are looked for
 LONGEST = 1_000  # characters of a line that are looked at
 WORDS = re.compile(r"\w")
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # and other commands of terminals
 
 # -- Lines that tell of an error
 
@@ -48,7 +49,7 @@ ERROR = re.compile(
             rf"^\s*{BEFORE}(?:[\w.]+\s+[-|]\s+)?\[?(?:{LEVELS})\]?(?:\s*[-|:]\s*|\s+)(?!(?i:{VALUE}|rates?\b))\S",
             rf"\[(?:{LEVELS}|error|fatal)\]\s*[-:]?\s*\S",
             r"\bFatal Python error\b|\bterminate called\b|\bstd::bad_alloc\b|\bpanicked at\b|^panic: ",
-            r"^Exception in thread |\b[Aa]ssertion\b.*\bfailed\b",
+            r"\bWatchdog caught\b|^Exception in thread |\b[Aa]ssertion\b.*\bfailed\b",
             r"\b(?:CUDA|HIP)(?: error:)? out of memory\b|^\s*(?:[\w.]+: )?(?i:out of memory)\s*(?:[:.!,;(]|$)",
             r"\b(?i:cuda|hip|cublas|cudnn|nccl)(?i:[ _](?:runtime|driver|kernel))*[ _](?i:error|failure)\b(?!\s+check)",
             r"\bcudaError(?!_t\b|NotReady\b)[A-Z]\w+|\bCUDA_ERROR_\w+|\bGPUassert\b",
@@ -59,7 +60,7 @@ ERROR = re.compile(
 NEAR = 3  # lines before a signal, in which an error explains it
 NO_ERROR = re.compile(
     r"\b(?:0|no|zero|without)\s+(?:\w+\s+)?(?:errors?|failures?)\b|\b(?:errors?|failed|failures?)\s*[:=]\s*0+\b(?!\.)"
-    r"|\bwarn(?:ing)?\b|Warning\b",
+    r"|\bwarn(?:ing)?\b|Warning\b|\bignor(?:ed|ing)\b|^\s*wandb:",
     re.IGNORECASE,
 )
 # Where next to nothing ran on a device, looser words may tell why.
@@ -104,7 +105,8 @@ def loose_error_line(output: str) -> str:
 
 def _last_lines(output: str) -> list[str]:
     """Return the lines with words of the end of an output."""
-    return [line[:LONGEST] for line in output[-TAIL:].splitlines() if WORDS.search(line)]
+    plain = COLOUR.sub("", output[-TAIL:])
+    return [line[:LONGEST] for line in plain.splitlines() if WORDS.search(line)]
 
 
 def _without_launchers(lines: Sequence[str]) -> tuple[list[str], list[str]]:

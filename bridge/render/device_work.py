@@ -78,6 +78,8 @@ def what_ran(found: NoDeviceWork) -> str:
 def unrecorded(found: Unrecorded) -> list[str]:
     """Return the sentences on work that was not recorded: what shows it, what records it, what the profiler says."""
     what = "Kernels were not recorded" if found.is_part else "GPU work was not recorded"
+    if found.launches < found.every:
+        what = "Most kernels were not recorded"
     first = f"{what}: {_shown_by(found)}; to record it, {remedy(found)}."
     return [first, *quoted(PROFILER, found.messages)]
 
@@ -85,8 +87,9 @@ def unrecorded(found: Unrecorded) -> list[str]:
 def _shown_by(found: Unrecorded) -> str:
     if found.launches:
         name = clean(found.launch)
+        of = f" of {units.count(found.every)}" if found.launches < found.every else ""
         return (
-            f"{units.count(found.launches)} calls that launch work ({name}) returned success,"
+            f"{units.count(found.launches)}{of} calls that launch work ({name}) returned success,"
             " and the report holds nothing of it"
         )
     first = found.ranges[0]

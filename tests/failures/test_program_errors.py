@@ -40,6 +40,7 @@ Aborted (core dumped)
 Killed
 run.sh: line 3: 1234 Killed                  python train.py
 terminate called after throwing an instance of 'std::bad_alloc'
+[rank0]:[E1201 10:00:00 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout
 [node7:01234] Caught signal 11 (Segmentation fault: address not mapped)""".splitlines()
 NONE = """\
 0 errors
@@ -72,6 +73,10 @@ Killed 3 workers that were idle
 UserWarning: CUDA error reporting is off
 Warning: error: deprecated
 a block was checked out of memory pool 3
+ERROR: ld.so: object '/opt/libToolsInjectionProxy64.so' from LD_PRELOAD cannot be preloaded: ignored.
+Exception ignored in: <function Pool.__del__ at 0x7f>
+wandb: ERROR Failed to sample metric: Not Supported
+fatal: not a git repository (or any of the parent directories): .git
 PT 8.849
 100 %|##########| 50/50 [00:01<00:00, 40.1it/s]""".splitlines()
 
@@ -135,6 +140,7 @@ mpirun noticed that process rank 0 with PID 0 on node x exited on signal 11 (Seg
             "terminate called after throwing an instance of 'std::runtime_error': what():  no mesh",
         ),
         ("error: no plugin\n" + "step\n" * 9 + "Segmentation fault\n", "Segmentation fault"),
+        ("\x1b[1;31merror:\x1b[0m no mesh\n", "error: no mesh"),
         ("CUDA error: out of memory\nAborted (core dumped)\n", "CUDA error: out of memory"),
     ],
 )  # fmt: skip

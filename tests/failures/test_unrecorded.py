@@ -111,6 +111,41 @@ def test_with_kernels_nothing_is_missing(tmp_path: Path) -> None:
     assert not [text for text in MAYBE if text in summary]
 
 
+@pytest.mark.parametrize(("kept", "graphs", "is_lost"), [(140, 0, True), (160, 0, False), (140, 1, False)])  # fmt: skip
+def test_where_most_launches_left_nothing_most_is_missing(
+    kept: int, graphs: int, is_lost: bool, tmp_path: Path
+) -> None:
+    """Of 300 launches; those into a graph in the making leave nothing."""
+    story = launched(kernels=True)
+    del story.tables["kernels"][kept:]
+    for _ in range(graphs):
+        story.call("cudaStreamBeginCapture_v10000")
+    kinds, summary, _ = told(story, tmp_path)
+    assert kinds == ["not-recorded"] * is_lost
+    start = f"Most kernels were not recorded: {300 - kept} of 300 calls that launch work"
+    assert summary.startswith(start) == is_lost
+
+
+def test_calls_of_the_driver_inside_of_others_are_counted_once(tmp_path: Path) -> None:
+    story = launched()
+    for outer in list(story.tables["launches"]):
+        inner = {**outer, "start": outer["start"] + 1, "name": story.string("cuLaunchKernel")}
+        story.tables["launches"].append(inner)
+    _, summary, _ = told(story, tmp_path)
+    assert summary.startswith("GPU work was not recorded: 300 calls that launch work")
+
+
+def test_after_an_error_that_ended_all_work_no_record_is_missed(tmp_path: Path) -> None:
+    story = Story()
+    for _ in range(7):
+        story.call("cudaLaunchKernel_v7000")
+    story.call("cudaDeviceSynchronize_v3020", result=700)
+    kinds, summary, _ = told(story, tmp_path)
+    assert kinds == ["failed-calls"]
+    assert summary.startswith("cudaDeviceSynchronize failed, its only call: 700")
+    assert "No work on a GPU was recorded: no kernels, memcpys or memsets; 8 CUDA calls" in summary
+
+
 def frames_of_tensorrt(**more: int) -> Story:
     story = Story()
     for _ in range(188):

@@ -140,7 +140,7 @@ def test_a_warning_about_the_gpu_is_quoted_of_a_program_with_work(tmp_path: Path
         ({"stdout": "epoch 1\n", "stderr": "a.cu(3): note\n  int f(){\n      ^\n"}, None),  # what stands last
         ({"stdout": "0 errors\ndone\n"}, None),
         ({"stdout": "50 %\r100 %\r"}, None),
-        ({"stderr": "error: \x1b[31m   y" + "z" * 300}, "error: [31m y" + "z" * 146 + "…"),
+        ({"stderr": "error: \x1b[31m   y" + "z" * 300}, "error: y" + "z" * 151 + "…"),
         ({"stderr": " \n\n"}, None),
     ],
 )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
 from bridge.analyze.core.device_work import NoDeviceWork
-from bridge.analyze.core.unrecorded import Unrecorded
+from bridge.analyze.core.unrecorded import Unrecorded, library_of
 
 NAME, NOT_RECORDED = "no-device-work", "not-recorded"
 ALONE = frozenset(
@@ -40,16 +41,28 @@ def not_recorded(evidence: Evidence) -> Finding | None:
     found = Unrecorded.of(evidence.attributed)
     if found is None:
         return None
+    ran = [f"{one.name} of {one.library} ran {one.count} times" for one in found.ranges]
+    if found.launches:
+        ran = [f"launches that succeeded and left nothing: {found.launches} of {found.every}"]
     figures = {
+        "what": "; ".join(ran),
         "launches": found.launches,
-        "ranges": ", ".join(f"{one.name} of {one.library}" for one in found.ranges) or "none",
-        "ran": sum(one.count for one in found.ranges),
         "calls": found.calls,
         "said": "".join(f'; the profiler says: "{text}"' for text in found.messages),
     }
-    return Finding(
-        figures, rule.call_table(evidence, np.flatnonzero(evidence.attributed.counted_launches))
+    return Finding(figures, _calls_or_ranges(evidence))
+
+
+def _calls_or_ranges(evidence: Evidence) -> pd.DataFrame:
+    """Return the CUDA calls; without any, the ranges of libraries that work on GPUs."""
+    calls = np.flatnonzero(evidence.attributed.counted_launches)
+    if len(calls):
+        return rule.call_table(evidence, calls)
+    nodes, nesting = (
+        np.flatnonzero(evidence.nodes_with_op(library_of)),
+        evidence.attributed.hierarchy,
     )
+    return rule.node_table(evidence, nodes, (nesting.end - nesting.start)[nodes])
 
 
 def _what(found: NoDeviceWork) -> str:
@@ -76,10 +89,9 @@ RULES = (
     Rule(
         NOT_RECORDED,
         "Work on a GPU was not recorded",
-        "launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph;"
-        " then no other rule is listed",
-        "launches that succeeded: {launches}; ranges that work on a GPU: {ranges} ({ran}); CUDA calls: {calls};"
-        " kernels: none{said}",
+        "launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph,"
+        " or less than half of them; then no other rule is listed",
+        "{what}; CUDA calls: {calls}{said}",
         "record with nsys profile --trace=cuda,nvtx (cuda-sw where the profiler dropped records), started before the"
         " program creates its CUDA context, and let the program end by itself",
         NOT_ESTIMATED,

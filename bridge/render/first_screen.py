@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 MOST_NAMES = 2  # of reports
 MOST_GPUS = 4  # lines; more GPUs are written as one
 LOW_FILL = 0.5  # of the multiprocessors that have work while kernels run: less is said
-PAID_ONCE = "paid-once"  # the advice that says what the list of costs says
 MOST_LOOPS = 3  # more are written as one
 MIN_PART = 0.005  # of the run, from which on a part or a state of a GPU is named
 ALIKE = 0.05  # of the run, by which the busy times of GPUs on one line differ at most
@@ -172,17 +171,20 @@ def _names(gpus: Sequence[GpuAccount]) -> str:
 
 
 def _states_text(gpus: Sequence[GpuAccount]) -> str:
-    """Return ``busy 2.7 %: compute 2.5 %; idle 97.3 %`` of one GPU, and from the least to the most of several."""
+    """Return ``compute 2.5 %, idle 97.3 %`` of one GPU; of several the share of each, or the least and the most."""
     shares = {
-        state: sorted(gpu.states.get(state, 0) / max(1, gpu.length_ns) for gpu in gpus)
-        for state in WORDS
+        state: [gpu.states.get(state, 0) / max(1, gpu.length_ns) for gpu in gpus] for state in WORDS
     }
-    named = {state: of for state, of in shares.items() if of[-1] >= MIN_PART or state == "idle"}
+    named = {state: of for state, of in shares.items() if max(of) >= MIN_PART or state == "idle"}
     return ", ".join(f"{WORDS[state]} {_between(of)}" for state, of in named.items())
 
 
 def _between(shares: Sequence[float]) -> str:
-    least, most = units.percent(shares[0]), units.percent(shares[-1])
+    """Return the shares of two GPUs, or the least and the largest of several."""
+    texts = dict.fromkeys(map(units.percent, shares))
+    if len(shares) <= MOST_NAMES:
+        return ", ".join(texts)
+    least, most = units.percent(min(shares)), units.percent(max(shares))
     return least if least == most else f"{least} to {most}"
 
 
@@ -268,9 +270,7 @@ def _op_lines(summary: Summary) -> Iterator[str]:
 
 
 def _advice_lines(summary: Summary) -> Iterator[str]:
-    if summary.advice and summary.advice.rule == PAID_ONCE and summary.costs:
-        yield f"Remedy: {summary.advice.remedy}. → bridge advise REPORT"
-    elif summary.failures and not summary.advice:
+    if summary.failures and not summary.advice:
         yield "→ bridge advise REPORT"
     elif summary.advice:
         yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"

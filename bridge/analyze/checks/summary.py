@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.checks.advice import AdviceReport, advise, failed, no_work
+from bridge.analyze.checks.advice import AdviceReport, advise, failed, no_work, start_up
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
@@ -237,7 +237,10 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
     told = (*no_work.ALONE, failed.NAME)  # among failures, or by the use of GPUs
-    first = next((one for one in advised.advice if one.rule.name not in told), None)
+    others = [one for one in advised.advice if one.rule.name not in told]
+    # What is paid once is among the costs: other advice says more.
+    others.sort(key=lambda one: one.rule.name == start_up.PAID_ONCE)
+    first = next(iter(others), None)
     if first is None:
         return None
     rule, figures = first.rule, dict(first.finding.figures)

@@ -34,6 +34,9 @@ IDLE = "idle"
 EVIDENCE = CALLS, RANGES, SYSTEM_CALLS = ("calls", "ranges", "system calls")
 
 
+NUMBERED = re.compile(r"(\D*)(\d*)")
+
+
 class Span(NamedTuple):
     """A time from a start to an end, in ns."""
 
@@ -140,8 +143,17 @@ def runs(attributed: AttributedCapture) -> tuple[Run, ...]:
     devices = Devices.of_report(attributed)
     for clock, whole in clocks.whole.items():
         gpus = [a for gpu, a in by_gpu.items() if clocks.clock[devices.report[gpu]] == clock]
-        result.append(Run(whole, clocks.part[clock], tuple(gpus), clocks.evidence[clock]))
+        result.append(Run(whole, clocks.part[clock], in_order(gpus), clocks.evidence[clock]))
     return tuple(result)
+
+
+def in_order(gpus: Iterable[GpuAccount]) -> tuple[GpuAccount, ...]:
+    """Return GPUs in the order of the numbers in their names."""
+
+    def key(gpu: GpuAccount) -> list[tuple[int, str]]:
+        return [(int(part or -1), text) for text, part in NUMBERED.findall(gpu.device)]
+
+    return tuple(sorted(gpus, key=key))
 
 
 # -- When runs, and the selected parts of them, begin and end

@@ -5,7 +5,8 @@ docs/accuracy.md says which events a run lasts from and to, and what each state 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_

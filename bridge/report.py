@@ -197,10 +197,10 @@ class Report:
             attributed = attributed.within(
                 time_range.select_by_clock(attributed, first_ns, last_ns)
             )
-        if steps is not None:
-            attributed = attributed.within(time_range.select_by_step(attributed, *steps))
-        if range_name is not None:
-            attributed = attributed.within(time_range.select_by_range(attributed, range_name))
+        if steps is not None or range_name is not None:
+            attributed = attributed.within(
+                time_range.select_by_ranges(attributed, steps, range_name)
+            )
         return Report(attributed)
 
     def key_averages(

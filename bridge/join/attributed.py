@@ -55,7 +55,8 @@ class RowSelection:
     """Which rows of each of six frames are counted, one flag per row, and the time of the selection.
 
     ``start`` and ``end`` are per report, in ns: of a window of time, or of the hull of chosen ranges; the end is before
-    the start in reports of which nothing was chosen. ``is_window`` tells that work is cut at both.
+    the start in reports of which nothing was chosen. ``is_window`` tells that work is cut at both; else that of the
+    selection may lie before the start or after the end.
     """
 
     activities: Flags
@@ -86,7 +87,7 @@ class RowSelection:
             self.system_calls & other.system_calls,
             np.maximum(self.start, other.start),
             np.minimum(self.end, other.end),
-            self.is_window or other.is_window,
+            self.is_window and other.is_window,
         )
 
 

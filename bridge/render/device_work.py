@@ -63,7 +63,7 @@ def what_ran(found: NoDeviceWork) -> str:
         activities = "1 activity" if found.activities == 1 else f"{found.activities} activities"
         return (
             f"Next to nothing ran on a GPU: {activities}, {units.time(found.busy_ns)} of"
-            f" {units.time(found.run_ns)}; {_calls(found)}."
+            f" the run, {units.time(found.run_ns)}; {_calls(found)}."
         )
     words = in_short(found)
     unread = ""

@@ -44,7 +44,7 @@ def lines(summary: Summary) -> list[str]:
         return [*_scope(summary), *before, f"→ {next_command(summary)}"]
     return [
         *_scope(summary),
-        *first_lines(summary.failures, summary.use),
+        *first_lines(summary.failures, summary.use, with_states=True),
         *_fill_lines(summary),
         *_no_iterations(summary),
         *(_cost_lines(summary.costs) if summary.costs else _op_lines(summary)),
@@ -122,39 +122,48 @@ def _no_iterations(summary: Summary) -> Iterator[str]:
 # -- What failed, and what the GPUs did
 
 
-def first_lines(found: Sequence[Failure], use: Use) -> list[str]:
-    """Return the lines on what failed and what was lost, then those on the use of GPUs."""
+def first_lines(found: Sequence[Failure], use: Use, *, with_states: bool = False) -> list[str]:
+    """Return the lines on what failed and what was lost, then `use_lines`."""
     if use.nothing:  # which says itself what was not recorded
         found = [one for one in found if one.kind != NOT_RECORDED]
     elif any(one.kind == NOT_RECORDED for one in found):
         return [*failures.lines(found), *device_work.quoted(device_work.WARNING, use.hints)]
-    return [*failures.lines(found), *use_lines(use, failures.quoted(found))]
+    said = failures.quoted(found)
+    return [*failures.lines(found), *use_lines(use, said, with_states=with_states)]
 
 
-def use_lines(use: Use, said: Collection[str] = ()) -> list[str]:
-    """Return what each GPU did, the largest cause of idle time, and what the program says of its GPUs.
+def use_lines(use: Use, said: Collection[str] = (), *, with_states: bool = False) -> list[str]:
+    """Return how busy each GPU was, the largest cause of idle time, and what the program says of its GPUs.
 
-    Where next to nothing ran, the lines say so and why; ``said`` are lines that are quoted before.
+    ``with_states`` what each GPU did is said in place of the length of the run. Where next to nothing ran, the lines
+    say so and why; ``said`` are lines that are quoted before.
     """
     if use.nothing:
         return device_work.lines(use.nothing, said)
-    return [*_gpu_lines(use), *device_work.quoted(device_work.WARNING, use.hints)]
+    return [
+        *_gpu_lines(use, with_states=with_states),
+        *device_work.quoted(device_work.WARNING, use.hints),
+    ]
 
 
-def _gpu_lines(use: Use) -> list[str]:
-    written = [line for run in use.runs for line in _lines_of_run(run)]
+def _gpu_lines(use: Use, *, with_states: bool) -> list[str]:
+    written = [line for run in use.runs for line in _lines_of_run(run, with_states=with_states)]
     cause = _cause_text(use)
     if not cause or not written:
         return written
     return [f"{written[0]} {cause}"] if len(written) == 1 else [*written, cause]
 
 
-def _lines_of_run(run: Run) -> Iterator[str]:
+def _lines_of_run(run: Run, *, with_states: bool) -> Iterator[str]:
     alike = [*_alike(run.gpus)]
     if len(alike) > MOST_GPUS:
         alike = [list(run.gpus)]
     for gpus in alike:
-        yield f"{_names(gpus)}: {_states_text(gpus)} of {_base(run)}."
+        busy = f"{_names(gpus)}: busy {_between([gpu.share for gpu in gpus])} of"
+        if with_states:
+            yield f"{busy} {'the selected time' if run.is_part else 'the run'} ({_states_text(gpus)})."
+        else:
+            yield f"{busy} {span_text(run)}."
 
 
 def _alike(gpus: Iterable[GpuAccount]) -> Iterator[list[GpuAccount]]:
@@ -188,8 +197,10 @@ def _between(shares: Sequence[float]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _base(run: Run) -> str:
-    return "the selected time" if run.is_part else "the run"
+def span_text(run: Run) -> str:
+    """Return what the account of a run is of: ``the run, 15.3 s``, or ``3.1 s selected of the run, 15.3 s``."""
+    whole = f"the run, {units.time(run.length_ns)}"
+    return f"{units.time(run.part.length)} selected of {whole}" if run.is_part else whole
 
 
 def _cause_text(use: Use) -> str:

@@ -18,7 +18,7 @@ from bridge.analyze.core.kinds import COPYING, LAUNCHING, calls_matching
 from bridge.analyze.core.unrecorded import Unrecorded, explaining
 from bridge.importers import frames
 from bridge.importers.capture import UNREAD, Capture
-from bridge.importers.device_work import is_next_to_nothing, run_ns, work_ns
+from bridge.importers.device_work import is_next_to_nothing, work_ns
 from bridge.join.attributed import AttributedCapture
 
 MOST_NAMES = 3  # of API calls
@@ -30,7 +30,8 @@ WARNING, ERROR = frames.SEVERITIES.index("warning"), frames.SEVERITIES.index("er
 class NoDeviceWork:
     """A capture that holds no work on a device, or next to none.
 
-    ``busy_ns`` is the time of its ``activities``, ``run_ns`` that of the run, ``calls`` the number of API calls,
+    ``busy_ns`` is the time of its ``activities``, ``run_ns`` the length of the run (`gpu_use.no_device_work` tells it),
+    ``calls`` the number of API calls,
     ``names`` those of the most frequent, and ``unread`` the number of events of a device that are not read.
     ``printed`` are lines in which the program tells of errors, ``messages`` those of the profiler that explain it.
     ``launching`` is the number of calls that launch work or copy, and ``all_failed`` whether every launch failed.
@@ -39,8 +40,8 @@ class NoDeviceWork:
 
     activities: int
     busy_ns: int
-    run_ns: int
     calls: int
+    run_ns: int = 0
     names: tuple[str, ...] = ()
     ranges: int = 0
     unread: int = 0
@@ -59,7 +60,6 @@ class NoDeviceWork:
         return cls(
             activities=len(capture.activities),
             busy_ns=work_ns(capture.activities),
-            run_ns=sum(run_ns(work, calls, span) for work, calls, span in _files(capture)),
             calls=len(capture.launches),
             names=_names(capture.launches),
             ranges=len(capture.ranges),

@@ -124,7 +124,7 @@ class Use:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Use:
         """Return the use of the GPUs of a capture; without a timeline it is unknown."""
-        if nothing := NoDeviceWork.of(attributed):
+        if nothing := no_device_work(attributed):
             return cls(runs(attributed), nothing=nothing)
         use = cls(runs(attributed), hints=hints(attributed.capture))
         return replace(use, idle=_idle_causes(attributed)) if use.gpus else use
@@ -161,6 +161,12 @@ class Use:
             tuple(values.get("hints", ())),
             values.get("main_ops"),
         )
+
+
+def no_device_work(attributed: AttributedCapture) -> NoDeviceWork | None:
+    """Return what is known of the reason why next to nothing ran in a run; None for a capture with work."""
+    found = NoDeviceWork.of(attributed)
+    return found and replace(found, run_ns=sum(run.length_ns for run in runs(attributed)))
 
 
 def _idle_causes(attributed: AttributedCapture) -> tuple[IdleCause, ...]:

@@ -13,6 +13,7 @@ from bridge.analyze.checks.failures import Failure, failures
 from bridge.analyze.checks.quality import amount, content
 from bridge.analyze.checks.quality.amount import CaptureEvidence, Deduction, Measurement, Reason
 from bridge.analyze.core.device_work import NoDeviceWork, printed
+from bridge.analyze.run.gpu_use import no_device_work
 from bridge.join.attributed import AttributedCapture
 
 BEST = 100
@@ -57,7 +58,7 @@ def quality(attributed: AttributedCapture) -> Quality:
         Deduction(reason, m, cost) for reason, m in measured if (cost := reason.cost(m.value))
     ]
     result.sort(key=lambda deduction: -deduction.cost)  # equal costs are in the order of REASONS
-    nothing = NoDeviceWork.of(attributed)
+    nothing = no_device_work(attributed)
     score = max(0, BEST - sum(deduction.cost for deduction in result))
     return Quality(
         source=attributed.capture.source,

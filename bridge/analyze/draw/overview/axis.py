@@ -61,9 +61,10 @@ KIND_NAMES = ("kernels", "memcpys", "memsets", "graphs")  # of frames.ACTIVITY_K
 def figures(attributed: AttributedCapture, axis: Axis, summary: Summary) -> dict[str, Any]:
     """Return the figures at the head of a page: totals, counts, and times in ns.
 
-    ``idle`` lists the causes of the idle time of all GPUs, largest first. ``iteration`` is that of
-    the process with the longest iterations, None if there are none.
+    ``devices`` are the accounts of the GPUs, none where next to nothing ran; ``idle`` lists the causes of their idle
+    time, largest first. ``iteration`` is that of the process with the longest iterations, None if there are none.
     """
+    gpus = () if summary.use.nothing else summary.use.gpus
     kinds = counts(frames.codes(attributed.capture.activities["kind"]), len(KIND_NAMES)).tolist()
     op, iterations = attributed.activity_op, summary.by_iteration
     return {
@@ -81,7 +82,7 @@ def figures(attributed: AttributedCapture, axis: Axis, summary: Summary) -> dict
                 "idle_ns": gpu.idle_ns,
                 "run_ns": gpu.length_ns,
             }
-            for gpu in summary.use.gpus
+            for gpu in gpus
         ],
         "idle": [
             {"cause": cause.cause, "op": cause.op, "idle_ns": cause.idle_ns}

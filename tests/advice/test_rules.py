@@ -103,7 +103,6 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # Kernels of 100 by turns, ten on each GPU; the first begins when an op has begun and a call returned.
     "data-parallel": (1 + 2 + 20 * 100 - 10 * 100, None),
     "slow-backend": (20 * (100 + 2), None),
-    "communication": (20 * 30, None),
     "exposed-communication": (
         20 * 30,
         20 * 30,

@@ -284,7 +284,9 @@ def _advice_lines(summary: Summary) -> Iterator[str]:
     if summary.failures and not summary.advice:
         yield "→ bridge advise REPORT"
     elif summary.advice:
-        yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"
+        following = f" Next: {summary.advice.next_title}." if summary.advice.next_title else ""
+        advice = f"{summary.advice.title}: {_first_advice(summary.advice)}.{following}"
+        yield f"{advice} → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary)}"

@@ -47,7 +47,7 @@ def overhead(evidence: CaptureEvidence) -> Measurement | None:
     if not len(evidence.capture.overhead):
         return None
     result = evidence.overhead
-    text = "{own_ns} of {window_ns}, from the first op or launch to the end of the work, are the profiler's own: {own_share}"
+    text = "{own_share} of the time is the profiler's own: {own_ns} of {window_ns}"
     figures = {"own_share": result.share, "own_ns": result.own, "window_ns": result.window}
     return Measurement(result.share, text, figures)
 

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.checks.advice import AdviceReport, advise, failed, no_work, start_up
+from bridge.analyze.checks.advice import (
+    MIN_SHARE,
+    AdviceReport,
+    advise,
+    failed,
+    no_work,
+    start_up,
+)
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
@@ -248,5 +255,7 @@ def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
         return None
     first = others[0]
     rule, figures = first.rule, dict(first.finding.figures)
-    following = next((one.rule.title for one in others[1:] if one.rule.name != rule.name), "")
+    least = MIN_SHARE * advised.wall_ns
+    worth = (one for one in others[1:] if one.rule.name != rule.name and one.expected_ns >= least)
+    following = next((one.rule.title for one in worth), "")
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)

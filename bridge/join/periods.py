@@ -130,6 +130,12 @@ class Period:
         """What is compared of periods of one level: how much they hold, and how well they begin and end."""
         return round(self.covered * COARSE), len(self), self.equal, -sum(self.is_cut), -self.first
 
+    def is_remnant_of(self, other: Period) -> bool:
+        """Return whether the period lies in an instance of another one that the sequence holds in part."""
+        length = int(np.median(other.end - other.row))
+        is_before = other.is_cut[0] and 0 <= other.first - self.last <= length
+        return is_before or (other.is_cut[1] and 0 <= self.first - other.last <= length)
+
     def overlaps(self, other: Period) -> bool:
         return self.first < other.last and other.first < self.last
 
@@ -160,7 +166,7 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
     units = sorted((_unit(one, found) for one in chosen), key=lambda one: -one.kernels)
     result: list[Period] = []
     for one in units:
-        if not any(one.overlaps(other) for other in result):
+        if not any(one.overlaps(other) or one.is_remnant_of(other) for other in result):
             result.append(one)
     return sorted(result, key=lambda one: one.first)
 

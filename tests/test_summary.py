@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 
 import made_reports
+from dataclasses import replace
+
 import pytest
 from command import bridge, done, table_in, unwarned
 from witness.attribution import union
@@ -101,18 +103,36 @@ def test_the_command_fits_the_report(use, ranges, command):
     assert texts.headline(use, ranges)[-1].endswith(command)
 
 
-@pytest.mark.parametrize(
-    ("pids", "expected"),
-    [
-        ((7, 8), "Iterations of 2 processes: 2.000 µs to 3.000 µs. Process 8: 3.000 µs"),
-        ((7, 7), "Iterations of 2 captures: 2.000 µs to 3.000 µs. The longest: 3.000 µs"),
-    ],
-)
-def test_captures_of_one_process_are_no_processes(pids, expected):
-    times = zip(pids, (2_000, 3_000), strict=True)
-    iterations = tuple(Iteration(pid, 3, ns, ns, 0, 0) for pid, ns in times)
-    line = texts.lines(Summary(Use(), iterations, (), 0, 1, None))[0]
-    assert line.startswith(expected)
+def test_each_loop_has_a_line_and_many_have_one():
+    """Loops, whatever the processes: one of several ranks is one."""
+    loops = [
+        Iteration(7, 3, ns, ns, 0, 0, loop=name)
+        for name, ns in (("train", 2_000), ("val", 3_000), ("test", 1_000), ("more", 5_000))
+    ]
+
+    def lines(count):
+        return texts.lines(Summary(Use(), tuple(loops[:count]), (), 0, 1, None))
+
+    assert lines(1)[0] == "Iteration, median: 2.000 µs."
+    assert lines(2)[:2] == [
+        "Iteration of train, median: 2.000 µs.",
+        "Iteration of val, median: 3.000 µs.",
+    ]
+    assert lines(4)[0] == "Iterations of 4 loops: 1.000 µs to 5.000 µs. The longest: 5.000 µs."
+
+
+def test_what_repeats_instead_of_iterations_is_said():
+    summary = Summary(Use(), (), (), 0, 1, None, no_iterations="what repeats: layers.*, 12 times")
+    assert texts.lines(summary)[0] == "No iterations: what repeats: layers.*, 12 times."
+
+
+def test_the_time_on_the_host_is_said_where_it_differs():
+    one = Iteration(7, 3, 2_000, 2_000, 0, 0, host_ns=2_100)
+    assert "host" not in texts.lines(Summary(Use(), (one,), (), 0, 1, None))[0]
+    other = replace(one, host_ns=2_101)
+    assert (
+        "2.000 µs, on the host 2.101 µs" in texts.lines(Summary(Use(), (other,), (), 0, 1, None))[0]
+    )
 
 
 def test_many_gpus_are_one_line():

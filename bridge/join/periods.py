@@ -28,6 +28,8 @@ NAMES_IN_A_ROW = (1, 2, 4, 8)  # lengths of anchors
 MOST_ANCHORS = 16  # of each length, those that occur most
 MOST_PAIRS = 64  # of unequal sections, for which the agreement is computed
 MOST_EQUAL = 0.6  # share of the instances that are equal, if a period is exact
+MIN_ORDER = 0.2  # agreement of the longest sequences of names in unequal instances
+MOST_ORDERED = 8  # pairs of instances whose order is compared
 MIN_IN_RUN = 0.5  # share of the sections of an anchor in a run whose instances are not equal
 MOST_ODD = 0.25  # share of the sections of an anchor that are unlike their neighbours
 MAX_ODD = 1.5  # kernels of an unlike section within a loop, relative to those of the one before
@@ -96,7 +98,8 @@ class Sequence:
 class Period:
     """What recurs: instances are the rows from ``row`` up to ``end``, one entry each.
 
-    ``kernels`` are those in the instances, of which ``equal`` hold the same work. ``covered`` is the
+    ``kernels`` are those in the instances, of which ``equal`` hold the same work;
+    ``pause`` is the logarithm of the host's pause before them. ``covered`` is the
     larger of their share of all kernels and of all time, ``share`` the smaller. ``odd`` is the number
     of sections that are unlike the others, ``unequal`` of those with `MIN_EXTRA` kernels more or less
     than usual. ``exact`` tells whether most instances are equal. ``is_cut`` tells whether the sequence
@@ -107,6 +110,7 @@ class Period:
     end: Ints
     kernels: int
     equal: int
+    pause: int
     covered: float
     share: float
     odd: int
@@ -128,7 +132,8 @@ class Period:
     @property
     def merit(self) -> tuple[int, ...]:
         """What is compared of periods of one level: how much they hold, and how well they begin and end."""
-        return round(self.covered * COARSE), len(self), self.equal, -sum(self.is_cut), -self.first
+        cuts = sum(self.is_cut)
+        return round(self.covered * COARSE), len(self), self.equal, self.pause, -cuts, -self.first
 
     def is_remnant_of(self, other: Period) -> bool:
         """Return whether the period lies in an instance of another one that the sequence holds in part."""
@@ -370,7 +375,7 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
     values, at, counts = np.unique(content, return_index=True, return_counts=True)
     usual = int(np.argmax(counts))
     is_exact = bool(counts[usual] >= max(2, MOST_EQUAL * len(content)))
-    if not is_exact and len(content) < MIN_IN_RUN * len(size):
+    if not is_exact and (len(content) < MIN_IN_RUN * len(size) or not _in_order(work, start)):
         return None
     unequal = content != values[usual]
     unequal &= np.abs(size[first:last] - size[first + at[usual]]) >= MIN_EXTRA
@@ -379,6 +384,7 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
         end=np.append(start[1:], end),
         kernels=kernels,
         equal=_equal(work, start, np.append(start[1:], end)),
+        pause=int(np.log1p(work.pause[start[1:]]).mean() / SAME_PAUSE),
         covered=float(max(shares)),
         share=float(min(shares)),
         odd=run.odd,
@@ -386,6 +392,17 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
         exact=is_exact,
         is_cut=is_cut,
     )
+
+
+def _in_order(work: Sequence, start: Ints) -> bool:
+    """Return whether unequal instances hold their work in about the same order, not at random."""
+    pairs = np.unique(np.linspace(0, len(start) - 3, MOST_ORDERED).astype(np.int64)).tolist()
+    agreements = []
+    for at in pairs:
+        one, other = (list(_grams(work.name[start[k] : start[k + 1]]))[-1] for k in (at, at + 1))
+        a, b = (np.bincount(codes, minlength=1 << 16) for codes in (one, other))
+        agreements.append(np.minimum(a, b).sum() / max(1, np.maximum(a, b).sum()))
+    return bool(np.median(agreements) >= MIN_ORDER)
 
 
 def _equal(work: Sequence, first: Ints, last: Ints) -> int:

@@ -29,7 +29,7 @@ def lines(summary: Summary) -> list[str]:
     """Return the lines that a report begins with: use of GPUs, iterations, ops, advice."""
     return [
         *use_lines(summary.use),
-        *_iteration_lines(summary.by_iteration),
+        *_iteration_lines([one for one in summary.iterations if one.iteration_ns]),
         *_no_iteration_lines(summary),
         *_op_lines(summary),
         *_advice_lines(summary),

@@ -197,10 +197,10 @@ class Report:
             attributed = attributed.within(
                 time_range.select_by_clock(attributed, first_ns, last_ns)
             )
-        if steps is not None:
-            attributed = attributed.within(time_range.select_by_step(attributed, *steps))
-        if range_name is not None:
-            attributed = attributed.within(time_range.select_by_range(attributed, range_name))
+        if steps is not None or range_name is not None:
+            attributed = attributed.within(
+                time_range.select_by_ranges(attributed, steps, range_name)
+            )
         return Report(attributed)
 
     def key_averages(
@@ -278,7 +278,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the use of the GPUs, the largest rows by time and the accounting, for notebooks."""
-        from bridge.render.summary import use_lines  # only notebooks need it
+        from bridge.render.first_screen import use_lines  # only notebooks need it
 
         by = "op"
         if not self.ranges and self.totals["activities"]:

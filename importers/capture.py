@@ -36,6 +36,8 @@ class Facts:
     are the files with the details of its calls; a store does not keep them. ``beside`` counts the
     other records of the file, by name, and as `UNREAD` those of a device that are not read.
     ``session_ns`` is the length of the capture in ns, as the profiler states it; -1 if unknown.
+    ``system_spans`` are the first start and the last end, in ns, of calls of the operating system by process, and of
+    the profiler's marks that the tracing of the process begins and ends.
     ``path`` is the path as the user gave it; it is neither stored nor printed.
     """
 
@@ -48,6 +50,7 @@ class Facts:
     recordings: tuple[Path, ...] = ()
     beside: Mapping[str, int] = field(default_factory=dict)
     session_ns: int = frames.MISSING
+    system_spans: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     path: str = field(default="", compare=False)
 
     @property

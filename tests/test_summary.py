@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -16,13 +15,26 @@ from witness.attribution import union
 
 from bridge.analyze.checks.summary import Iteration, Summary
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.run.gpu_use import GpuUse, IdleCause, Use
+from bridge.analyze.run.account import IDLE, STATES, GpuAccount, Run, Span
+from bridge.analyze.run.gpu_use import IdleCause, Use
 from bridge.render import summary as texts
 from bridge.report import load
 
 
-def one_gpu(busy: int, span: int, *idle: IdleCause) -> Use:
-    return Use((GpuUse("GPU 0 A100", busy, span),), idle)
+def account(name: str, busy: int, length: int) -> GpuAccount:
+    """Return the account of a GPU that computes for some time of a run."""
+    return GpuAccount(
+        name, dict.fromkeys(STATES, 0) | {"compute": busy, IDLE: length - busy}, length
+    )
+
+
+def run_of(length: int, *gpus: GpuAccount, part: Span | None = None) -> Run:
+    whole = Span(1_000, 1_000 + length)
+    return Run(whole, part or whole, gpus)
+
+
+def one_gpu(busy: int, length: int, *idle: IdleCause) -> Use:
+    return Use((run_of(length, account("GPU 0 A100", busy, length)),), idle)
 
 
 # -- sentences
@@ -32,10 +44,17 @@ def test_the_headline_names_share_cause_and_command():
     use = one_gpu(340, 10_000, IdleCause("data loading", "", 6_000), IdleCause("op", "mm", 3_660))
     assert texts.headline(use, ranges=5) == [
         (
-            "GPU 0 A100: busy 3.4 % of 10.000 µs. Largest cause of idleness: data loading, 6.000 µs,"
+            "GPU 0 A100: busy 3.4 % of the run, 10.000 µs. Largest cause of idleness: data loading, 6.000 µs,"
             " 62.1 % of the idle time. → bridge advise REPORT"
         )
     ]
+
+
+def test_the_headline_of_a_part_says_how_long_it_is_and_of_what():
+    part = Span(3_000, 7_000)
+    use = Use((run_of(10_000, account("GPU 0 A100", 3_900, part.length), part=part),))
+    [line] = texts.headline(use, ranges=5)
+    assert line.startswith("GPU 0 A100: busy 97.5 % of 4.000 µs selected of the run, 10.000 µs. →")
 
 
 def test_a_cause_is_that_of_all_ops_and_names_the_largest():
@@ -102,41 +121,27 @@ def test_the_command_fits_the_report(use, ranges, command):
     assert texts.headline(use, ranges)[-1].endswith(command)
 
 
-def test_each_loop_has_a_line_and_many_have_one():
-    """Loops, whatever the processes: one of several ranks is one."""
-    loops = [
-        Iteration(7, 3, ns, ns, 0, 0, loop=name)
-        for name, ns in (("train", 2_000), ("val", 3_000), ("test", 1_000), ("more", 5_000))
-    ]
-
-    def lines(count):
-        return texts.lines(Summary(Use(), tuple(loops[:count]), (), 0, 1, None))
-
-    assert lines(1)[0] == "Iteration, median: 2.000 µs."
-    assert lines(2)[:2] == [
-        "Iteration of train, median: 2.000 µs.",
-        "Iteration of val, median: 3.000 µs.",
-    ]
-    assert lines(4)[0] == "Iterations of 4 loops: 1.000 µs to 5.000 µs. The longest: 5.000 µs."
-
-
-def test_what_repeats_instead_of_iterations_is_said():
-    summary = Summary(Use(), (), (), 0, 1, None, no_iterations="what repeats: layers.*, 12 times")
-    assert texts.lines(summary)[0] == "No iterations: what repeats: layers.*, 12 times."
-
-
-def test_the_time_on_the_host_is_said_where_it_differs():
-    one = Iteration(7, 3, 2_000, 2_000, 0, 0, host_ns=2_100)
-    assert "host" not in texts.lines(Summary(Use(), (one,), (), 0, 1, None))[0]
-    other = replace(one, host_ns=2_101)
-    assert (
-        "2.000 µs, on the host 2.101 µs" in texts.lines(Summary(Use(), (other,), (), 0, 1, None))[0]
-    )
+@pytest.mark.parametrize(
+    ("pids", "expected"),
+    [
+        ((7, 8), "Iterations of 2 processes: 2.000 µs to 3.000 µs. Process 8: 3.000 µs"),
+        ((7, 7), "Iterations of 2 captures: 2.000 µs to 3.000 µs. The longest: 3.000 µs"),
+    ],
+)
+def test_captures_of_one_process_are_no_processes(pids, expected):
+    times = zip(pids, (2_000, 3_000), strict=True)
+    iterations = tuple(Iteration(pid, 3, ns, ns, 0, 0) for pid, ns in times)
+    line = texts.lines(Summary(Use(), iterations, (), 0, 1, None))[0]
+    assert line.startswith(expected)
 
 
 def test_many_gpus_are_one_line():
-    use = Use(tuple(GpuUse(f"GPU {n}", 10 * n, 100) for n in range(1, 10)))
-    assert texts.use_lines(use) == ["9 GPUs: busy 10.0 % (GPU 1) to 90.0 % of their time."]
+    use = Use((run_of(100, *(account(f"GPU {n}", 10 * n, 100) for n in range(1, 10))),))
+    assert texts.use_lines(use) == ["9 GPUs: busy 10.0 % (GPU 1) to 90.0 % of the run, 100 ns."]
+    runs = [run_of(100, account(f"GPU {n}", 10 * n, 100)) for n in range(1, 10)]
+    assert texts.use_lines(Use(tuple(runs))) == [
+        "9 GPUs: busy 10.0 % (GPU 1) to 90.0 % of their runs."
+    ]
 
 
 def test_nothing_is_said_of_a_report_without_gpu_work():
@@ -177,12 +182,24 @@ def test_the_use_of_each_gpu_is_that_of_a_loop(corpus, name):
     assert sum(cause.idle_ns for cause in use.causes) == use.idle_ns
 
 
-def test_a_gpu_that_runs_work_of_another_step_is_busy(tmp_path: Path):
-    """Within a step the span is that of its work; all work of the GPU counts as busy."""
+def test_a_gpu_that_runs_work_of_another_step_is_neither_idle_nor_busy(tmp_path: Path):
+    """The part of the run is the hull of the steps and of their work; work of other steps is `elsewhere`."""
     part = load(made_reports.report(tmp_path / "r.sqlite", steps=6)).within(steps=(2, 3)).attributed
     gpus = Devices.of_report(part).gpu
     times = list(zip(gpus, part.capture.activities["start"], part.end, strict=True))
+    steps = [
+        (row["start"], row["end"])
+        for row, listed in zip(
+            part.capture.ranges.to_dict("records"), part.counted_ranges, strict=True
+        )
+        if listed and row["name"] == "step"
+    ]
+    own_work = [
+        (start, end) for (_, start, end), own in zip(times, part.counted, strict=True) if own
+    ]
+    hull = min(s for s, _ in (*steps, *own_work)), max(e for _, e in (*steps, *own_work))
     use = Use.of(part)
+    assert [run.part for run in use.runs] == [hull]
     devices = sorted({device for (device, *_), own in zip(times, part.counted, strict=True) if own})
     assert len(devices) == len(use.gpus)
     for device, gpu in zip(devices, use.gpus, strict=True):
@@ -192,13 +209,15 @@ def test_a_gpu_that_runs_work_of_another_step_is_busy(tmp_path: Path):
             for (d, start, end), counted in zip(times, part.counted, strict=True)
             if d == device and counted
         ]
-        first, last = min(start for start, _ in own), max(end for _, end in own)
         inside = [
-            (max(start, first), min(end, last))
+            (max(start, hull[0]), min(end, hull[1]))
             for start, end in spans
-            if end > first and start < last
+            if end > hull[0] and start < hull[1]
         ]
-        assert (gpu.busy_ns, gpu.span_ns) == (union(inside), last - first)
+        assert gpu.busy_ns == union(own)
+        assert gpu.states["elsewhere"] == union(inside) - union(own)
+        assert gpu.idle_ns == hull[1] - hull[0] - union(inside)
+        assert gpu.span_ns == max(end for _, end in own) - min(start for start, _ in own)
 
 
 def test_the_headline_counts_causes_as_the_table_does(tmp_path: Path):
@@ -207,8 +226,7 @@ def test_the_headline_counts_causes_as_the_table_does(tmp_path: Path):
         causes = {cause.cause: cause.idle_ns for cause in part.use.causes}
         table = part.by("idle").groupby("cause")["total_ns"].sum()
         assert causes == table.to_dict()
-        assert part.use.caused_ns == table.sum()
-    assert whole.use.caused_ns == whole.use.idle_ns
+        assert part.use.idle_ns == table.sum()
 
 
 @pytest.mark.slow
@@ -216,12 +234,14 @@ def test_mnist_waits_for_data(corpus):
     path = corpus / "nsys" / "mnist-training.sqlite"
     said = done("report", path)
     assert " ".join(said.split()).startswith(
-        "GPU 0 NVIDIA A100-SXM4-80GB: busy 3.4 % of 12.446 s. Largest cause of idleness:"
-        f" data loading, 8.450 s, 70.3 % of the idle time. → bridge advise {path}"
+        # 419.596 ms of work in 15 375.231 ms; 8.450 s of loading between work, and before it 2.825 s: the range
+        # `Data loading` of the thread that launches the first work
+        "GPU 0 NVIDIA A100-SXM4-80GB: busy 2.7 % of the run, 15.375 s. Largest cause of idleness:"
+        f" data loading, 11.275 s, 75.4 % of the idle time. → bridge advise {path}"
     )
     said = " ".join(done("summary", path).split())
     assert (
-        "Iteration, median: 153.375 ms (8.320 ms in the step, 144.867 ms between steps, of which 144.825 ms"
+        "Iteration, median: 153.393 ms (8.316 ms in the step, 144.904 ms between steps, of which 144.862 ms"
         " data loading)."
     ) in said
     assert (

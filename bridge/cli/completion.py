@@ -17,7 +17,7 @@ FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `bridge.importers
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
-    "no-device-work data-loading single-process-loader recompilation start-up low-gpu-use "
+    "failed-calls no-device-work not-recorded data-loading single-process-loader recompilation start-up low-gpu-use "
     "low-use-stretches long-gaps "
     "launch-bound host-bound short-kernels pageable-memcpys synchronous-memcpys "
     "synchronous-memsets synchronization numbers-read-back small-grids no-tensor-cores "

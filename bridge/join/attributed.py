@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -52,7 +52,12 @@ from bridge.knowledge.suggestions import unknown_name
 
 @dataclass(frozen=True)
 class RowSelection:
-    """Which rows of each of six frames are counted; one flag per row."""
+    """Which rows of each of six frames are counted, one flag per row, and the time of the selection.
+
+    ``start`` and ``end`` are per report, in ns: of a window of time, or of the hull of chosen ranges; the end is before
+    the start in reports of which nothing was chosen. ``is_window`` tells that work is cut at both; else that of the
+    selection may lie before the start or after the end.
+    """
 
     activities: Flags
     ranges: Flags
@@ -60,6 +65,16 @@ class RowSelection:
     waits: Flags
     memory: Flags
     system_calls: Flags
+    start: Ints
+    end: Ints
+    is_window: bool = False
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[str, Flags], start: Ints, end: Ints, *, is_window: bool = False
+    ) -> Self:
+        """Return the selection of the rows of frames by name."""
+        return cls(**rows, start=start, end=end, is_window=is_window)
 
     def __and__(self, other: RowSelection) -> RowSelection:
         """Return the rows that both selections contain."""
@@ -70,6 +85,9 @@ class RowSelection:
             self.waits & other.waits,
             self.memory & other.memory,
             self.system_calls & other.system_calls,
+            np.maximum(self.start, other.start),
+            np.minimum(self.end, other.end),
+            self.is_window and other.is_window,
         )
 
 
@@ -201,13 +219,13 @@ class AttributedCapture:
         return {name: value for name, value in vars(self).items() if name != "results"}
 
     def within(self, selection: RowSelection) -> AttributedCapture:
-        """Return the capture with only the rows of ``selection`` counted.
+        """Return the capture with only the rows of ``selection`` counted, and work cut at the edges of a window.
 
         The attribution does not change.
         """
-        return replace(
-            self, selection=selection if self.selection is None else self.selection & selection
-        )
+        capture = _cut(self.capture, selection) if selection.is_window else self.capture
+        both = selection if self.selection is None else self.selection & selection
+        return replace(self, capture=capture, selection=both)
 
     def only(self, direction: str) -> AttributedCapture:
         """Return the capture with only one direction counted: "forward", "backward", or "both".
@@ -493,6 +511,16 @@ class AttributedCapture:
     def node_path(self) -> tuple[Ints, list[str]]:
         """The path of ops of each node as a code, and the distinct paths."""
         return paths(self.hierarchy.parent, *self.hierarchy_names)
+
+
+def _cut(capture: Capture, window: RowSelection) -> Capture:
+    """Return the capture with the work of the window cut where that begins and ends."""
+    report, start, end = (frames.ints(capture.activities, c) for c in ("report", "start", "end"))
+    rows = np.flatnonzero(window.activities & (start <= end))
+    cut = start.copy(), end.copy()
+    cut[0][rows] = np.maximum(start[rows], window.start[report[rows]])
+    cut[1][rows] = np.minimum(end[rows], window.end[report[rows]])
+    return replace(capture, activities=capture.activities.assign(start=cut[0], end=cut[1]))
 
 
 def once(

@@ -131,9 +131,9 @@ def overall_lines(overall: Overall | None) -> list[str]:
         written.append(f"Iteration, mean: {_change_text(overall.iteration)}")
     if overall.use:
         gpus = f" of {len(overall.use[1].gpus)} GPUs" if len(overall.use[1].gpus) > 1 else ""
-        written.append(
-            f"GPU busy{gpus} {ARROW.join(units.percent(use.share) for use in overall.use)}"
-        )
+        shares = (side["busy_ns"] / max(1, side["span_ns"]) for side in overall.busy)
+        base = "the run" if overall.of_run else "the time from its first work to its last"
+        written.append(f"GPU busy{gpus} {ARROW.join(map(units.percent, shares))} of {base}")
     if overall.idle:
         per_step = " per step" if overall.idle_per_step else ""
         written.append(f"GPU idle{per_step} {_change_text(overall.idle)}")

@@ -180,6 +180,10 @@ def facts_of(row: dict[str, object]) -> Facts:
         dict(json.loads(str(row["metadata"])).items()) if known else {},
         beside=dict(json.loads(str(row["beside"] or "{}")).items()),
         session_ns=_int_or_missing(row["session_ns"]),
+        system_spans={
+            process: (first, last)
+            for process, (first, last) in json.loads(str(row["system_spans"] or "[]"))
+        },
     )
 
 

@@ -171,6 +171,7 @@ def facts_row(facts: Facts) -> dict[str, Any]:
         "metadata": json.dumps(facts.metadata, ensure_ascii=False, default=repr),
         "beside": json.dumps(facts.beside, ensure_ascii=False),
         "session_ns": facts.session_ns,
+        "system_spans": json.dumps(list(facts.system_spans.items())),
     }
 
 

@@ -21,7 +21,7 @@ from bridge.join.attributed import DIRECTIONS
 from bridge.knowledge.kernels import readable_names
 from bridge.output import OutputError
 
-VERSION = 15
+VERSION = 16
 PATIENCE_S = 30  # for locks of other processes
 
 # The tables for the frames have the columns of the frame and those of the attribution.
@@ -408,6 +408,13 @@ def _fifteenth(database: Database) -> None:
     _second(database)
 
 
+def _sixteenth(database: Database) -> None:
+    """Add what API calls returned, and the times of processes by their calls of the operating system, as JSON."""
+    _second(database)
+    if "system_spans" not in {column.name for column in database.table("reports").columns}:
+        database.table("reports").add_column("system_spans", str)
+
+
 MIGRATIONS: list[Callable[[Database], None]] = [
     *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth, _ninth, _tenth),
     _eleventh,
@@ -415,6 +422,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [
     _thirteenth,
     _fourteenth,
     _fifteenth,
+    _sixteenth,
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,6 +107,27 @@ def system_calls(columns: Columns, strings: Strings) -> pd.DataFrame:
         "system_calls",
         {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
     )
+
+
+def spans_by_process(parts: Iterable[Columns], origin: int) -> Columns:
+    """Return the first start and the last end of some events of each process, a row per process.
+
+    An event without a possible end counts by its start, one without a possible start not at all.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for part in parts:
+        start, end, thread = (ints_of(part, name) for name in ("start", "end", "thread"))
+        rows = np.flatnonzero(is_possible(start, origin))
+        start, end, process = start[rows], end[rows], _process(thread[rows])
+        end = np.where(is_possible(end, origin), np.maximum(start, end), start)
+        code, processes = pd.factorize(process)
+        for number, key in enumerate(processes.tolist()):  # one iteration per process
+            of_process = code == number
+            first, last = int(start[of_process].min()), int(end[of_process].max())
+            known = spans.get(key, (first, last))
+            spans[key] = min(first, known[0]), max(last, known[1])
+    columns = np.array([(key, *span) for key, span in spans.items()], np.int64).reshape(-1, 3).T
+    return dict(zip(("process", "start", "end"), columns, strict=True))
 
 
 def context_switches(columns: Columns, *working: pd.DataFrame) -> pd.DataFrame:
@@ -281,7 +302,7 @@ def export_queries(
         if (
             not queries.get("call_chains") and "launches" in queries
         ):  # the ids of call stacks say nothing without these
-            queries["launches"] = schema.LAUNCHES.query(tables, details=False)
+            queries["launches"] = schema.LAUNCHES.without("chain").query(tables, details=details)
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
     return {name: query for name, query in queries.items() if query}
@@ -298,6 +319,8 @@ def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Col
     every = {
         name: with_all_columns(table, result.get(name, {})) for name, table in schema.READ.items()
     }
+    spans = [every["system_spans"]]
+    every["system_spans"] = spans_by_process(spans, origin_of_tables(every))
     has_payloads = isinstance(
         database, Database
     )  # columnar exports are read without binary columns
@@ -500,7 +523,13 @@ def export_facts(
         _epoch(read),
         host_and_ranks(read),
         session_ns=session_ns(read),
+        system_spans=_system_spans(read["system_spans"]),
     )
+
+
+def _system_spans(columns: Columns) -> dict[int, tuple[int, int]]:
+    process, start, end = (ints_of(columns, name).tolist() for name in ("process", "start", "end"))
+    return dict(zip(process, zip(start, end, strict=True), strict=True))
 
 
 def session_ns(read: Mapping[str, Columns]) -> int:

@@ -163,6 +163,7 @@ LAUNCHES = Table(  # calls of the runtime and of the driver
         "thread": optional("globalTid"),
         "correlation": optional("correlationId"),
         "name": optional("nameId"),
+        "result": detail("returnValue"),  # a cudaError_t or a CUresult
         "chain": detail("callchainId"),
     },
     core=True,
@@ -258,6 +259,12 @@ SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pt
     detail="system_calls",
 )
 TRACING_EVENTS = (31, 32)  # of OSRT_API: the tracing of a process begins, or ends; not calls
+SYSTEM_SPANS = (
+    Table(  # when each process was seen at all: of these calls and events, the first and the last
+        SYSTEM_CALLS.name,
+        {name: SYSTEM_CALLS.columns[name] for name in ("start", "end", "thread")},
+    )
+)
 CONTEXT_SWITCHES = Table(  # when threads begin and cease to run on a CPU
     "SCHED_EVENTS",
     {
@@ -410,6 +417,7 @@ READ = {  # every table that is read, by our name
     "graph_nodes_old": GRAPH_NODES[1],
     "overhead": OVERHEAD,
     "system_calls": SYSTEM_CALLS,
+    "system_spans": SYSTEM_SPANS,
     "context_switches": CONTEXT_SWITCHES,
     "call_chains": CALL_CHAINS,
     "system_call_chains": SYSTEM_CALL_CHAINS,
@@ -443,7 +451,7 @@ SKIPPED: Mapping[
     ),
     GPU_SIDE: frozenset(
         "launches annotations payload_schemas payload_entries payload_enums graph_nodes graph_nodes_old overhead"
-        " system_calls context_switches call_chains system_call_chains samples sample_chains".split()
+        " system_calls system_spans context_switches call_chains system_call_chains samples sample_chains".split()
     ),
 }
 

@@ -27,6 +27,7 @@ from bridge.importers.nsys.read import (
     export_queries,
     readable_tables,
     session_ns,
+    spans_by_process,
     take_flags,
     to_capture,
     with_all_columns,
@@ -184,14 +185,15 @@ class Windows:
         self.tables = readable_tables(path, database)
         self.queries = export_queries(path, self.tables, details=details)
         self._check_row_numbers()
-        short = {t: q for t, q in self.queries.items() if t not in (*EVENT_TABLES, "strings")}
-        tables = database.read(short)
+        large = (*EVENT_TABLES, "strings", "system_spans")
+        tables = database.read({t: q for t, q in self.queries.items() if t not in large})
         self.short = {
             t: with_all_columns(schema.READ[t], tables.get(t, {}))
             for t in schema.READ
             if t not in EVENT_TABLES
         }
         self.origin = self._origin()
+        self.short["system_spans"] = self._system_spans()
         self.short, self.left_out = with_possible_times(self.short, self.origin)
         cuts = (
             window_cuts(database, self.queries, count, self.origin)
@@ -215,6 +217,14 @@ class Windows:
         self.survey = survey_export(survey, database, self.rows, creations, session)
         self.facts = self._export_facts()
         self.strings: Columns | None = None
+
+    def _system_spans(self) -> Columns:
+        """Return the times of each process by its calls of the operating system, read in chunks."""
+        query = self.queries.get("system_spans")
+        parts = chunks(self.database, query, MAX_ROWS, sparse=True) if query else []
+        tables = read(self.database, query, parts) if query else iter(())
+        parts_read = (with_all_columns(schema.SYSTEM_SPANS, columns) for columns in tables)
+        return spans_by_process(parts_read, self.origin)
 
     def _origin(self) -> int:
         """Return the origin of the times, from the rows that `origin_of_tables` takes it from."""

@@ -22,6 +22,24 @@ def steady(kernels: int = 200, us: int = 50) -> Story:
     return story
 
 
+def failing(result: int) -> Story:
+    """A program of five kernels, after which a launch returns a value, and nothing is tried again."""
+    story = used(0.6)
+    with story.op("work"):
+        story.call("cudaLaunchKernel_v7000", result=result)
+    return story
+
+
+def launched_unseen(*, recorded: bool) -> Story:
+    """A program whose kernels are launched with success, and recorded or not."""
+    story = Story()
+    for _ in range(300):
+        story.kernel(us=50)
+    if not recorded:
+        story.tables["kernels"].clear()
+    return story
+
+
 def started(*, runs: bool) -> Story:
     """A program that makes a context and fills a little memory, and ends there or runs one kernel."""
     story = Story()
@@ -422,6 +440,8 @@ FIRES: Mapping[str, Telling] = {
     "misaligned-products": lambda: aligned("[[128, 100], [100, 257]]"),
     "indexing-in-a-loop": lambda: indexing(10),
     "memory-nearly-full": lambda: allocating(0.95),
+    "failed-calls": lambda: failing(222),
+    "not-recorded": lambda: launched_unseen(recorded=False),
     "no-device-work": lambda: started(runs=False),
     "opaque-graphs": lambda: with_graphs(3),
     "nsight-compute": lambda: measured("global", 40),
@@ -431,6 +451,8 @@ QUIET: Mapping[str, Telling] = {
     "start-up": lambda: warming("work"),
     "kernel-hotspot": lambda: hot("one", "other"),
     "memcpy-bound": lambda: copying(10, 100),
+    "failed-calls": lambda: failing(0),
+    "not-recorded": lambda: launched_unseen(recorded=True),
     "no-device-work": lambda: started(runs=True),
     "low-gpu-use": lambda: used(0.6),
     "low-use-stretches": steady,

@@ -57,20 +57,23 @@ def test_fires(name, fired):
 # What each program of `FIRES` loses, in µs, worked out from its story: (ceiling, saving), None where the rule gives no figure.
 # A call takes 2 µs, an op 1 µs on entry and 1 µs on exit; work begins when its call has returned and the GPU is free.
 BY_HAND: dict[str, tuple[float | None, float | None]] = {
+    "failed-calls": (None, None),
+    "not-recorded": (None, None),
     "no-device-work": (None, None),
     # 300 kernels of 100; the host goes on 150 after each, and its next call takes 2.
     # The first kernel ends after 1 + 2 + 100, the second begins after 1 + 2 + 5000 + 2.
     "start-up": (5_000 + 2 - 100, None),
     "kernel-hotspot": (20 * 100, None),
     "memcpy-bound": (20 * 100, None),
-    "low-gpu-use": (299 * (150 + 2), None),
+    # Before the first kernel an op begins and a call is made; after the last the host goes on, and the op ends.
+    "low-gpu-use": (1 + 2 + 299 * (150 + 2) + 150 + 1, None),
     # The span is 200 * 50 + (303 + 9 * 302 + 10 * 10 idle and busy) + 3 + 200 * 50 = 23 124, a thirtieth 770.8.
     # Parts 13 to 16 are low: they lie from 10 020.4 to 13 103.6, with nine kernels of 10.
     "low-use-stretches": (4 * 770.8 - 9 * 10, None),
     "long-gaps": (5_000 + 2, None),  # the gap, and the call that ends it
-    # Ten steps: 2000 of loading and 2 of its op. The first is before the first call, so before the run.
-    "data-loading": (9 * 2_002, 9 * 2_002),
-    "single-process-loader": (9 * 2_002, 9 * 2_002),
+    # Ten steps: 2000 of loading and 2 of its op. The first is before the first work, so that no work waits longer for it.
+    "data-loading": (10 * 2_002, 9 * 2_002),
+    "single-process-loader": (10 * 2_002, 9 * 2_002),
     # 200 kernels: the host goes on 20 after each, and its next call takes 2. A graph leaves 1.5 each.
     "launch-bound": (199 * (20 + 2), 199 * (20 + 2 - 1.5)),
     "host-bound": (5_000, None),  # in no op; the call that ends the gap is a launch
@@ -97,8 +100,8 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     "tensor-cores-left": (10 * 100, 10 * 100 / 2),  # ten of the twenty kernels
     "single-precision": (10 * 100, 10 * 100 / 2),
     "casts": (20 * 20, 20 * 20 / 2),
-    # Kernels of 100 by turns: each GPU is idle between its ten.
-    "data-parallel": (9 * 100, None),
+    # Kernels of 100 by turns, ten on each GPU; the first begins when an op has begun and a call returned.
+    "data-parallel": (1 + 2 + 20 * 100 - 10 * 100, None),
     "slow-backend": (20 * (100 + 2), None),
     "communication": (20 * 30, None),
     "exposed-communication": (

@@ -130,7 +130,24 @@ def history_of(joined: AttributedCapture) -> History:
     said = dict(zip(joined.ops, is_data_loading(joined).tolist(), strict=False))
     compiled = dict(zip(joined.ops, is_compilation(joined).tolist(), strict=False))
     ran = _ran(joined, found, kept)
-    return History(ranges, calls, ran, said.__getitem__, compiled.__getitem__)
+    home = zip(Devices.of_report(joined).gpu.tolist(), report.activities["report"], strict=True)
+    runs = {gpu: _run(report, of) for gpu, of in set(home)}
+    return History(ranges, calls, ran, said.__getitem__, compiled.__getitem__, runs)
+
+
+def _run(capture, number) -> tuple[int, int]:
+    """Return the first and the last event of a report: an open range counts by its start."""
+    edges, processes = [], set()
+    for table in (capture.ranges, capture.launches, capture.activities):
+        is_open = table["open"].tolist() if "open" in table else [False] * len(table)
+        rows = zip(_rows(table, "report process start end"), is_open, strict=True)
+        for (report, process, start, end), never_ended in rows:
+            if report == number:
+                processes.add(process)
+                edges += [start, start if never_ended else max(start, end)]
+    for process, span in capture.facts[number].system_spans.items():
+        edges += span if process in processes else ()
+    return min(edges), max(edges)
 
 
 def _ran(joined, found, kept) -> list[Activity]:

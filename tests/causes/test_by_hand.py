@@ -5,17 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from join.programs import Program
 from witness.attribution import Activity, Call, Range
 
 import bridge.report
+from bridge.analyze.core.time_range import select_by_clock
+from bridge.analyze.run.account import runs
 from bridge.analyze.run.causes import causes, queue_times
 from bridge.analyze.run.causes.gaps import WORDS as CAUSES
-from bridge.analyze.run.causes.gaps import find_causes
+from bridge.analyze.run.causes.gaps import causes_of, find_causes, gaps_between_work
 from bridge.analyze.run.causes.host_timeline import WORDS, bound
-from bridge.analyze.run.causes.tables import by_gap, by_idle
+from bridge.analyze.run.causes.tables import by_gap, by_idle, gap_table
 from bridge.analyze.tables.host import by_launch
-from bridge.join.attributed import RowSelection
 from causes.histories import Made, made
 
 P = 7 << 24
@@ -75,9 +77,14 @@ class Scene:
         return parts_of(self.joined, over)
 
 
+def between_work(joined, over=0):
+    """Return the gaps between two activities, as `by_gap` lists all."""
+    return gap_table(joined, gaps_between_work(joined, over))
+
+
 def parts_of(joined, over):
     """Return what each gap consists of: cause, op and ns."""
-    found = find_causes(joined, over)
+    found = causes_of(joined, gaps_between_work(joined, over))
     names = [*joined.ops, ""]
     told = zip(found.gap, found.cause, found.op, found.length, strict=True)
     parts = [[] for _ in range(len(found.gaps))]
@@ -136,7 +143,7 @@ def test_a_gap_is_parted_by_what_the_host_did():
             ("synchronization", "step", 4),
         ]
     ]
-    [row] = by_gap(scene.joined, 0).to_dict("records")
+    [row] = between_work(scene.joined).to_dict("records")
     assert (row["cause"], row["cause_ns"]) == ("host code", 21)
     assert (row["start_ns"], row["gap_ns"], row["op"]) == (10, 50, "step")
     assert (row["ended_by"], row["kernel"]) == ("aten::mm", "kernel of cudaLaunchKernel")
@@ -199,7 +206,7 @@ def test_of_ops_that_took_as_long_the_first_is_named():
     scene.launch(0, 5, (5, 10))
     scene.call("cudaMalloc", 25, 30)
     scene.launch(29, 30, (30, 31))
-    [row] = by_gap(scene.joined, 0).to_dict("records")
+    [row] = between_work(scene.joined).to_dict("records")
     assert (row["cause"], row["cause_ns"], row["op"]) == ("host code", 15, "b")
 
 
@@ -207,7 +214,7 @@ def test_of_causes_that_took_as_long_the_first_listed_counts():
     scene = Scene(opened(20, 30, "a"))
     scene.launch(0, 5, (5, 10))
     scene.launch(29, 30, (30, 31))
-    [row] = by_gap(scene.joined, 0).to_dict("records")
+    [row] = between_work(scene.joined).to_dict("records")
     assert (row["cause"], row["cause_ns"]) == ("host code", 10)
 
 
@@ -222,7 +229,7 @@ def test_a_kernel_that_began_as_its_call_returned_was_queued_for_no_time():
 def test_what_ends_before_it_starts_has_no_queue_and_ends_no_gap():
     scene = Scene(opened(0, 50, "a"))
     scene.launch(0, 5, (5, 10), (20, 15), (30, 0), (40, 41))
-    assert by_gap(scene.joined, 0)["gap_ns"].tolist() == [30]
+    assert between_work(scene.joined)["gap_ns"].tolist() == [30]
     assert queue_times(scene.joined).tolist() == [0, 0, 0, 35]
     assert scene.ops["a"]["queue_ns"] == 35
 
@@ -238,7 +245,7 @@ def test_where_nothing_is_open_the_gap_is_of_no_op():
         [("launch calls", "", 4), ("launch latency", "", 6), ("host code outside ops", "", 10)],
         [("unknown", "", 5)],
     ]
-    assert by_gap(scene.joined, 0)["ended_by"].tolist() == ["kernel of cudaLaunchKernel", "lost"]
+    assert between_work(scene.joined)["ended_by"].tolist() == ["kernel of cudaLaunchKernel", "lost"]
 
 
 def test_work_that_was_launched_before_the_gap_is_late():
@@ -253,8 +260,8 @@ def test_gpus_are_idle_apart():
     scene = Scene(opened(0, 100, "op"))
     scene.launch(0, 5, (5, 10), (20, 30))
     scene.launch(6, 8, (12, 18), (40, 41), device=1)
-    assert sorted(by_gap(scene.joined, 0)["gap_ns"]) == [10, 22]
-    assert by_gap(scene.joined, 10)["gap_ns"].tolist() == [22]  # longer than, not as long as
+    assert sorted(between_work(scene.joined)["gap_ns"]) == [10, 22]
+    assert between_work(scene.joined, 10)["gap_ns"].tolist() == [22]  # longer than, not as long as
     assert by_idle(scene.joined, 10)["share"].sum() == pytest.approx(1)
 
 
@@ -265,9 +272,9 @@ def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
     scene.launch(31, 33, (36, 40), (36, 50))
     joined = scene.joined
     assert [joined.ops[op] for op in joined.activity_op.tolist() if op >= 0].count("b") == 2
-    [gap] = by_gap(joined, 0).to_dict("records")
+    [gap] = between_work(joined).to_dict("records")
     assert (gap["start_ns"], gap["gap_ns"]) == (30, 6)
-    found = find_causes(joined, 0).gaps
+    found = gaps_between_work(joined)
     assert (found.ended_by.tolist(), found.before.tolist()) == ([2], [0])
 
 
@@ -321,31 +328,39 @@ def test_groups_may_be_any(of):
 
 
 @pytest.mark.slow
-@given(made())
-def test_gaps_and_launches_of_some_time_are_of_the_work_in_it(of):
+@given(made(), st.integers(1, 60))
+def test_windows_of_time_share_the_idle_time_and_the_launches(of, cut):
     joined = of.attributed()
-    report = joined.capture
-    every = [
-        np.ones(len(t), bool)
-        for t in (
-            report.activities,
-            report.ranges,
-            report.launches,
-            report.waits,
-            report.memory,
-            report.system_calls,
-        )
-    ]
-    first = every[0] & (np.arange(len(every[0])) % 2 == 0)
-    halves = [joined.within(RowSelection(some, *every[1:])) for some in (first, ~first)]
-    for table in (by_gap, by_idle):
-        column = "gap_ns" if table is by_gap else "total_ns"
-        assert (
-            sum(table(half, 0)[column].sum() for half in halves) == table(joined, 0)[column].sum()
-        )
-    assert (
-        sum(by_launch(half)["count"].sum() for half in halves) == by_launch(joined)["count"].sum()
-    )
+    cut = cut * max(1, runs(joined)[0].length_ns) // 60 if runs(joined) else cut
+    parts = [joined.within(select_by_clock(joined, *edges)) for edges in ((None, cut), (cut, None))]
+    whole, *idle = (by_gap(one, 0).groupby("device")["gap_ns"].sum() for one in (joined, *parts))
+    used = [set(texts_of_gpus(part)) for part in parts]
+    for gpu in used[0] & used[1]:
+        assert idle[0].get(gpu, 0) + idle[1].get(gpu, 0) == whole.get(gpu, 0)
+    assert sum(by_launch(part)["count"].sum() for part in parts) >= by_launch(joined)["count"].sum()
+
+
+def texts_of_gpus(joined):
+    return [gpu.device for run in runs(joined) for gpu in run.gpus]
+
+
+def test_the_run_before_the_first_work_and_behind_the_last_is_idle_time():
+    scene = Scene(opened(0, 100, "setup"), opened(100, 130, "step"), opened(130, 200, "teardown"))
+    scene.call("cudaMalloc", 20, 90)
+    scene.launch(101, 105, (104, 120))
+    scene.call("cudaFree", 140, 190)
+    table = by_idle(scene.joined).set_index(["cause", "op"])["total_ns"].to_dict()
+    assert table == {
+        ("host code", "setup"): 30,
+        ("other CUDA calls", "setup"): 70,
+        ("host code", "step"): 4 + 10,
+        ("host code", "teardown"): 20,
+        ("other CUDA calls", "teardown"): 50,
+    }
+    [run] = runs(scene.joined)
+    assert run.gpus[0].idle_ns == 200 - 16 == sum(table.values())
+    first, last = by_gap(scene.joined, 0).to_dict("records")
+    assert (first["ended_by"], last["ended_by"]) == ("step", "")
 
 
 def test_reports_share_no_clock():

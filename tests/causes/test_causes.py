@@ -77,7 +77,7 @@ def same_sums(joined: AttributedCapture, truth: History) -> None:
         assert row["host_ns"] + row["api_ns"] + row["sync_ns"] == table[op]
         assert min(row[c] for c in row if c != "bound") >= 0
     assert sum(part.sum() for part in idle_times(joined)) == truth.idle
-    assert by_gap(joined, 0)["gap_ns"].sum() == truth.idle
+    assert by_gap(joined, 0)["gap_ns"].sum() == truth.idle_in_run
     assert queue_times(joined).tolist() == [truth.queue(a) for a in truth.activities]
 
 

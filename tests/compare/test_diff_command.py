@@ -334,7 +334,8 @@ def test_a_run_of_the_store_goes_by_its_number_or_its_name(reports):
     assert "before: run 1 (baseline) of bridge.db, 2.sqlite" in newest.stderr
     assert newest.stdout == bridge("diff", "2").stdout == done("diff", *reports)
     by_name, by_number = done("report", "--run", "baseline"), done("report", "--run", "1")
-    assert by_name.replace("--run baseline", "--run 1") == by_number
+    by_name = by_name.replace("--run baseline", "--run 1")
+    assert by_name.split() == by_number.split()  # the longer name breaks lines elsewhere
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from join.programs import Program, attributed, programs, report_of
-from witness import concurrency
+from witness import account, concurrency
 from witness.attribution import Activity, Call, Range
-from witness.concurrency import COMMUNICATION, COMPUTE, COPY, Ran
+from witness.concurrency import COMMUNICATION, COMPUTE, COPY, GRAPH, Ran
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.cost.occupancy import occupancy, sm_efficiency
@@ -23,7 +23,7 @@ from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-KINDS = {"kernel": COMPUTE, "graph": COMPUTE, "memcpy": COPY, "memset": COPY}
+KINDS = {"kernel": COMPUTE, "graph": GRAPH, "memcpy": COPY, "memset": COPY}
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
 
@@ -55,12 +55,30 @@ def test_a_gpu_is_as_busy_as_defined(made):
         gpus[one.gpu].append(one)
     table = by_device(joined)
     ours = sorted(tuple(row.items()) for row in table.drop(columns=NOT_SWEPT).to_dict("records"))
-    true = sorted(tuple(concurrency.device(of).items()) for of in gpus.values())
+    lengths = {report: run_ns(made, report) for report, _ in gpus}
+    true = sorted(
+        tuple(concurrency.device(of, lengths[report]).items()) for (report, _), of in gpus.items()
+    )
     assert ours == true
     assert (table["overlap_ns"] + table["exposed_ns"] == table["communication_ns"]).all()
-    assert (table["busy_ns"] + table["idle_ns"] == table["span_ns"]).all()
+    assert (table["busy_ns"] + table["idle_ns"] == table["run_ns"]).all()
     assert (table["sm_efficiency"] == -1).all()  # no geometry is known
     assert (table["occupancy"] == -1).all()
+
+
+def run_ns(made: Program, report: int) -> int:
+    """Return the length of the run of a report: the two have no common clock."""
+    of = (
+        [Span(None, one.start, one.end) for one in every if one.report == report]
+        for every, Span in ((made.ranges, account.Range), (made.calls, account.Call))
+    )
+    work = [
+        account.Activity(None, None, one.start, one.end, "")
+        for one in made.activities
+        if one.report == report
+    ]
+    first, last = account.run(account.Events(*of, activities=work))
+    return last - first
 
 
 NOT_SWEPT = ["device", "processes", "streams", "kernels", "sm_efficiency", "occupancy"]

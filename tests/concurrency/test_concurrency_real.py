@@ -35,7 +35,9 @@ def test_figures_add_up(path):
     assert devices["activities"].sum() == len(joined.capture.activities)
     assert devices["gpu_ns"].sum() == joined.totals["gpu_ns"]
     assert (devices["busy_ns"] <= devices["gpu_ns"]).all()
-    assert (devices["busy_ns"] + devices["idle_ns"] == devices["span_ns"]).all()
+    parts = devices["busy_ns"] + devices["elsewhere_ns"] + devices["idle_ns"]
+    assert (parts == devices["run_ns"]).all()
+    assert (devices["span_ns"] <= devices["run_ns"]).all()
     hidden, alone = devices["overlap_ns"], devices["exposed_ns"]
     assert (hidden + alone == devices["communication_ns"]).all()
     shares = devices[["sm_efficiency", "occupancy"]].to_numpy()

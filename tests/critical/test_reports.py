@@ -94,15 +94,19 @@ def test_without_events():
     assert list(by_critical(empty)) == list(by_critical(made().attributed))
 
 
-def test_a_thread_that_only_looks_on_does_not_end_the_run():
-    """As NCCL's watchdog does, which asks for events until the program ends."""
+def test_a_thread_that_only_looks_on_does_not_end_the_path():
+    """As NCCL's watchdog does, which asks for events until the program ends: the run lasts on, by causes unknown."""
     seen = Records()
     call = seen.call(thread(0), 10, 20)
     seen.activity(call, 25, 100)
     for time in range(0, 1_000, 100):
         seen.call(thread(0, 99), time, time + 5, "cudaEventQuery")
     attributed = seen.attributed()
-    assert Run.of(attributed).span == 90
+    assert Run.of(attributed).span == 905
+    rows = by_critical(attributed)
+    times = dict(zip(rows["kind"], rows["time_ns"], strict=True))
+    before, after = 10, 905 - 100
+    assert times == {"API call": 10, "launch latency": 5, "kernel": 75, "unknown": before + after}
     alone = Records()
     alone.call(thread(0, 99), 0, 5, "cudaEventQuery")
     assert Run.of(alone.attributed()).span == 5

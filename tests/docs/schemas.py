@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from bridge.analyze.checks.advice.places import Place
+from bridge.analyze.checks.failures import FailedCalls, LostRecords, NotRecorded, ProgramError
 from bridge.analyze.checks.summary import FirstAdvice, Iteration, OpTime
 from bridge.analyze.checks.why import Why
 from bridge.analyze.compare.gates import Verdict
@@ -212,6 +213,19 @@ def _rows_where(by: Schema, name: str) -> Schema:
 # -- Other commands
 
 
+def failures() -> Schema:
+    """Return the schema of what failed or was lost; fields besides these two depend on the kind."""
+    kinds = [one.kind for one in (FailedCalls, ProgramError, NotRecorded, LostRecords)]
+    one = {
+        "type": "object",
+        "required": ["kind", "text"],
+        "properties": {"kind": {"enum": kinds}, "text": TEXT},
+    }
+    return listed(
+        one, description="what failed and what was lost, in the order in which it is told"
+    )
+
+
 def summary() -> Schema:
     """Return the schema of bridge.summary/1."""
     gpu = of(GpuUse)
@@ -223,6 +237,7 @@ def summary() -> Schema:
         gpus=listed(record(**gpu["properties"], busy_share=busy)),
         idle_ns=TIME,
         causes=listed(of(IdleCause)),
+        failures=failures(),
         iterations=listed(of(Iteration)),
         ops=listed(of(OpTime)),
         advice=nullable({**of(FirstAdvice), "description": "the first piece of advice"}),
@@ -252,6 +267,7 @@ def advice() -> Schema:
         format={"const": "bridge.advice/1"},
         source=SOURCE,
         wall_ns=TIME,
+        failures=failures(),
         advice=listed(piece),
         small=listed(piece, description="below the threshold of --over"),
         passed={**TEXTS, "description": "rules without a finding"},

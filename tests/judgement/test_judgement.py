@@ -32,8 +32,8 @@ NOT_YET_JUDGED: list[str] = EXPECTED["not_yet_judged"]
 ONE_CAUSE: list[list[str]] = EXPECTED["one_cause"]["groups"]
 TOPIC_OF = {rule: name for name, topic in TOPICS.items() for rule in topic["rules"]}
 KEYS = {
-    "file", "program", "refused", "headline_must", "first_finding", "op", "alternatives", "counted_once", "steps",
-    "adopted_share", "diagnostics", "printed", "quote", "quality", "must_not", "must_not_first", "evidence",
+    "file", "program", "refused", "headline_must", "first_finding", "op", "alternatives", "counted_once", "steps", "loops",
+    "loops_also", "adopted_share", "diagnostics", "printed", "quote", "quality", "must_not", "must_not_first", "evidence",
 }  # fmt: skip
 TOLERANCE = 0.005  # of shares of GPU time
 MOST = 10  # times what the first finding saves
@@ -241,6 +241,15 @@ def test_the_steps_are_those_of_the_program(name, answers):
     assert re.search(steps.get("pattern", "").lower(), said.steps), (
         f"{steps['pattern']} in: {said.steps}"
     )
+
+
+@pytest.mark.parametrize("name", with_key("loops"))
+def test_the_loops_have_the_iterations_that_the_program_ran(name, answers):
+    profile, loops = PROFILES[name], answers(name).document("summary").get("iterations")
+    assert isinstance(loops, list), f"no list of loops: {loops}"
+    counts = [loop["count"] for loop in loops]
+    right = [profile["loops"], profile.get("loops_also", profile["loops"])]
+    assert counts in right, f"{counts} iterations instead of {profile['loops']}"
 
 
 @pytest.mark.parametrize("name", with_key("adopted_share"))

@@ -4,7 +4,9 @@ import json
 from collections import defaultdict
 
 import pytest
+from account.exports import events_of
 from command import done
+from witness.account import run as run_of
 
 import bridge
 from bridge.analyze.run.ranks.table import Run
@@ -56,13 +58,13 @@ def test_figures_are_of_the_rank_and_times_of_the_run(folder):
     assert of.rows["kernels"].tolist() == [5, 3]
     for column in ("gpu_ns", "busy_ns", "exposed_ns"):
         assert of.rows[column].tolist() == [2_500, 1_500], column
-    gpu_spans = [4 * STEP_NS + 500, 2 * STEP_NS + 500]
-    assert of.rows["gpu_span_ns"].tolist() == gpu_spans
-    assert of.rows["busy_share"].tolist() == [2_500 / gpu_spans[0], 1_500 / gpu_spans[1]]
+    whole = spans[0]  # the run of both, on one clock
+    assert of.rows["run_ns"].tolist() == [whole, whole]
+    assert of.rows["busy_share"].tolist() == [2_500 / whole, 1_500 / whole]
     assert of.rows["attributed_share"].tolist() == [1, 1]
     assert of.totals == {
         "ranks": 2, "hosts": 0, "span_ns": spans[0], "kernels": 8, "gpu_ns": 4_000, "exposed_ns": 4_000,
-        "busy_share": 4_000 / sum(gpu_spans), "attributed_share": 1, "clock_spread_ns": -1,
+        "busy_share": 4_000 / (2 * whole), "attributed_share": 1, "clock_spread_ns": -1,
     }  # fmt: skip
 
 
@@ -75,7 +77,8 @@ def test_a_rank_begins_with_its_first_call(folder):
     assert row["span_ns"] == 700 - 10
 
 
-def test_a_rank_of_several_gpus_is_busy_by_the_spans_of_each(folder):
+def test_a_rank_of_several_gpus_is_busy_for_a_share_of_the_run_on_each(folder):
+    """The run lasts from the first launch, at 50, to the end of the last kernel, at 500."""
     made = begun(Rank(0))
     made.tables["devices"].append({"gpu": 1, "device": 1, "pid": 100})
     made.tables["gpus"].append({"gpu": 1, "device": 1, "name": "Imaginary GPU"})
@@ -85,14 +88,15 @@ def test_a_rank_of_several_gpus_is_busy_by_the_spans_of_each(folder):
     [row] = Run.of(bridge.load(made.written(folder / "r.sqlite")).attributed).rows.to_dict(
         "records"
     )
-    assert (row["gpu"], row["busy_ns"], row["gpu_span_ns"]) == ("0,1", 300 + 100, 400 + 100)
-    assert row["busy_share"] == 400 / 500
+    assert (row["gpu"], row["busy_ns"], row["run_ns"]) == ("0,1", 300 + 100, 2 * 450)
+    assert row["busy_share"] == 400 / 900
 
 
 @pytest.mark.parametrize("name", ["pytorch-2gpu-before", "pytorch-2gpu-after", "two-processes"])
 def test_a_gpu_is_as_busy_as_the_summary_says(corpus, name):
     """Each process has a GPU of its own; the second witness adds up times in a loop."""
-    joined = bridge.load(corpus / "nsys" / f"{name}.sqlite")
+    path = corpus / "nsys" / f"{name}.sqlite"
+    joined, recorded = bridge.load(path), run_of(events_of(path))
     ranks = Run.of(joined.attributed).rows
     activities = joined.capture.activities
     times = defaultdict(list)
@@ -108,9 +112,9 @@ def test_a_gpu_is_as_busy_as_the_summary_says(corpus, name):
         for start, end in sorted(times[pid]):
             busy += max(0, end - max(start, reached))
             reached = max(reached, end)
-        assert share == busy / (reached - min(times[pid])[0])
+        assert share == busy / (recorded[1] - recorded[0])
     if ranks["gpu"].is_unique:
-        summary = {gpu.busy_ns / gpu.span_ns for gpu in joined.summary.use.gpus}
+        summary = {gpu.share for gpu in joined.summary.use.gpus}
         assert set(ranks["busy_share"]) == summary
 
 

@@ -37,6 +37,7 @@ NEW_IN = {
     12: "",
     14: "system_calls",
     15: "context_switches nccl_calls gpu_metrics",
+    16: "launches.result",
     13: "kernels kernel_metrics kernel_rules names.readable reports.session_ns runs.checksum extents.checksums",
     9: "aggregates runs.tables reports.aggregates runs.totals runs.worth",
 }

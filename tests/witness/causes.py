@@ -79,8 +79,8 @@ class Activity:
 class Gap:
     start: int
     end: int
-    ended_by: Activity
-    before: Activity
+    ended_by: Activity | None  # None behind the last work of a GPU
+    before: Activity | None  # None before the first
 
     @property
     def length(self) -> int:
@@ -102,6 +102,7 @@ class History:
     activities: list[Activity]
     loads: Callable[[str], bool]
     compiles: Callable[[str], bool]
+    runs: dict[object, tuple[int, int]]  # by GPU: the first and the last event of its report
 
     # -- the host
 
@@ -203,6 +204,26 @@ class History:
                     before = activity
         return found
 
+    @cached_property
+    def gaps_of_run(self) -> list[Gap]:
+        """All gaps, and those of each GPU from the begin of the run and to its end."""
+        found = list(self.gaps)
+        for gpu, ran in self.by_gpu.items():
+            first = min(ran, key=lambda a: (a.start, a.row))
+            last_end = max(a.done for a in ran)
+            last = min((a for a in ran if a.done == last_end), key=lambda a: (a.start, a.row))
+            found.append(Gap(self.runs[gpu][0], first.start, first, None))
+            found.append(Gap(last_end, self.runs[gpu][1], None, last))
+        return [gap for gap in found if gap.length > 0]
+
+    @property
+    def idle_in_run(self) -> int:
+        """The time of the run in which each GPU did nothing, over all GPUs."""
+        return sum(
+            self.runs[gpu][1] - self.runs[gpu][0] - union((a.start, a.done) for a in ran)
+            for gpu, ran in self.by_gpu.items()
+        )
+
     @property
     def idle(self) -> int:
         """The time of all GPUs between their first and last work in which nothing ran."""
@@ -223,7 +244,8 @@ class History:
     def blame(self, gap: Gap) -> dict[tuple[str, str], tuple[int, int]]:
         """Return (ns, first instant) by cause and op."""
         call, before = (
-            self.calls[a.launch] if a.launch >= 0 else None for a in (gap.ended_by, gap.before)
+            self.calls[a.launch] if a and a.launch >= 0 else None
+            for a in (gap.ended_by, gap.before)
         )
         edges = {gap.start, gap.end}
         for one in (call, before):
@@ -239,6 +261,9 @@ class History:
         return found
 
     def told(self, gap: Gap, call: Call | None, before: Call | None, instant: int):
+        if gap.ended_by is None and before is not None:
+            now = self.open_at(before.where, instant)
+            return self.word(now) if now.ranges or now.calls else ("host code outside ops", "")
         if call is None:
             return "unknown", ""
         if instant >= call.back:
@@ -293,11 +318,12 @@ class History:
 
     def by_gap(self, over: int) -> list[tuple]:
         rows = []
-        for gap in self.gaps:
+        for gap in self.gaps_of_run:
             if gap.length > over:
                 cause, ns, op = self.main(gap)
-                ended = self.op_of(gap.ended_by) or gap.ended_by.name
-                rows.append((gap.start, gap.length, cause, ns, op, ended, gap.ended_by.name))
+                kernel = gap.ended_by.name if gap.ended_by else ""
+                ended = self.op_of(gap.ended_by) if gap.ended_by else ""
+                rows.append((gap.start, gap.length, cause, ns, op, ended or kernel, kernel))
         return sorted(rows)
 
     def main(self, gap: Gap) -> tuple[str, int, str]:
@@ -311,7 +337,7 @@ class History:
 
     def by_idle(self, over: int) -> dict[tuple[str, str], dict[str, float]]:
         parts = defaultdict(list)
-        listed = [gap for gap in self.gaps if gap.length > over]
+        listed = [gap for gap in self.gaps_of_run if gap.length > over]
         for gap in listed:
             for key, (ns, _) in self.blame(gap).items():
                 parts[key].append(ns)

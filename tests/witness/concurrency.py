@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "memcpy"
+GRAPH = "graph"  # recorded as a whole: nobody knows whether it computes
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ def instants(work: Iterable[Ran], *kinds: str) -> set[int]:
     return {t for one in work if one.kind in kinds for t in range(one.start, one.end)}
 
 
-def device(work: Sequence[Ran]) -> dict[str, float]:
-    """Describe one GPU."""
-    every = instants(work, COMPUTE, COMMUNICATION, COPY)
+def device(work: Sequence[Ran], run_ns: int) -> dict[str, float]:
+    """Describe one GPU in a run of some length."""
+    every = instants(work, COMPUTE, COMMUNICATION, COPY, GRAPH)
     compute, talks = (instants(work, kind) for kind in (COMPUTE, COMMUNICATION))
     first, last = min(one.start for one in work), max(one.end for one in work)
     total = sum(one.end - one.start for one in work)
@@ -35,10 +36,12 @@ def device(work: Sequence[Ran]) -> dict[str, float]:
     return {
         "activities": len(work),
         "gpu_ns": total,
+        "run_ns": run_ns,
         "busy_ns": len(every),
+        "elsewhere_ns": 0,
+        "idle_ns": run_ns - len(every),
+        "busy_share": len(every) / run_ns if run_ns else 0,
         "span_ns": last - first,
-        "idle_ns": last - first - len(every),
-        "busy_share": len(every) / (last - first) if last > first else 0,
         "concurrency": total / len(every) if every else 0,
         "max_concurrent": max(at_once, default=0),
         "compute_ns": len(compute),

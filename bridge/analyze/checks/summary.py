@@ -11,15 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.checks.advice import AdviceReport, advise
+from bridge.analyze.checks.advice import AdviceReport, advise, failed, no_work, start_up
+from bridge.analyze.checks.costs import Costs
+from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
+from bridge.analyze.run.account import runs
 from bridge.analyze.run.gpu_use import Use
+from bridge.analyze.run.parts import Parts
 from bridge.analyze.run.steps import by_step, paces
+from bridge.analyze.tables.devices import by_device
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
 LARGEST_OPS = 3
+MOST_COMPUTE = 0.5  # of the busy time of a GPU: of less, how full its kernels are says little
 MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
 
 
@@ -74,7 +80,7 @@ class Summary:
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
     belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
     recorded as a whole, None if it is not known. ``no_iterations`` says why there are no iterations
-    where something else repeats.
+    where something else repeats. ``failures`` are what is said before all of this.
     """
 
     use: Use
@@ -87,6 +93,12 @@ class Summary:
     attributed_ns: int | None = None
     graphs: Totals | None = None
     no_iterations: str = ""
+    source: tuple[str, ...] = ()
+    profiler: str = ""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    costs: Costs | None = None
+    filled: Mapping[str, float] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -97,9 +109,9 @@ class Summary:
         is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
         if is_judged:
             advised = advised or advise(attributed)
-        accounted = attributed.accounted
+        accounted, parts = attributed.accounted, parts_of(attributed)
         return cls(
-            use=Use.of(attributed),
+            use=_use(attributed),
             iterations=_iterations(attributed),
             ops=_largest_ops(attributed),
             gpu_ns=int(attributed.duration[accounted].sum()),
@@ -111,6 +123,12 @@ class Summary:
             ),
             graphs=graph_totals(attributed),
             no_iterations=attributed.why_no_iterations() if attributed.loops.loops else "",
+            source=attributed.capture.source,
+            profiler=_profiler(attributed),
+            parts=parts.lengths if parts else {},
+            costs=Costs.of(attributed, parts) if parts else None,
+            filled=_filled(attributed),
+            failures=failures(attributed),
         )
 
     @property
@@ -125,7 +143,7 @@ class Summary:
         Of the ops in which GPUs were idle, those with most of a cause are kept, and the main places.
         """
         use = replace(self.use, idle=self.use.causes, main_ops=self.use.places)
-        return asdict(replace(self, use=use))
+        return {**asdict(replace(self, use=use)), "failures": as_dicts(self.failures)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Summary:
@@ -142,7 +160,49 @@ class Summary:
             attributed_ns=values.get("attributed_ns"),
             graphs=values.get("graphs"),
             no_iterations=values.get("no_iterations", ""),
+            source=tuple(values.get("source", ())),
+            profiler=values.get("profiler", ""),
+            parts=values.get("parts", {}),
+            costs=Costs.from_dict(values["costs"]) if values.get("costs") else None,
+            filled=values.get("filled", {}),
+            failures=from_dicts(values.get("failures", ())),
         )
+
+
+def _profiler(attributed: AttributedCapture) -> str:
+    """Return the products that wrote the reports, each once; Nsight Systems states its version alone."""
+    products = (facts.product for facts in attributed.capture.facts if facts.product)
+    named = (f"Nsight Systems {name}" if name[0].isdigit() else name for name in products)
+    return ", ".join(dict.fromkeys(named))
+
+
+def _filled(attributed: AttributedCapture) -> dict[str, float]:
+    """Return the part of the multiprocessors of each GPU that has work while kernels compute, -1 if unknown."""
+    if not attributed.counted.any():
+        return {}
+    gpus = by_device(attributed)
+    columns = ("device", "sm_efficiency", "span_ns", "compute_ns", "busy_ns")
+    rows = zip(*(gpus[c].tolist() for c in columns), strict=True)
+    return {
+        name: float(share * span / computed)
+        if share >= 0 and computed > MOST_COMPUTE * busy
+        else -1.0
+        for name, share, span, computed, busy in rows
+    }
+
+
+def parts_of(attributed: AttributedCapture) -> Parts | None:
+    """Return the parts of the run; None of several runs, of a selected part and of no timeline."""
+    found = runs(attributed)
+    if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
+        return None
+    return Parts.of(attributed, *found[0].whole)
+
+
+def _use(attributed: AttributedCapture) -> Use:
+    """Return the use of the GPUs; without causes of idle time where failures hide them."""
+    use = Use.of(attributed)
+    return replace(use, idle=()) if hides_causes(failures(attributed)) else use
 
 
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
@@ -176,8 +236,12 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 
 
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
-    if not advised.advice:
+    told = (*no_work.ALONE, failed.NAME)  # among failures, or by the use of GPUs
+    others = [one for one in advised.advice if one.rule.name not in told]
+    # What is paid once is among the costs: other advice says more.
+    others.sort(key=lambda one: one.rule.name == start_up.PAID_ONCE)
+    first = next(iter(others), None)
+    if first is None:
         return None
-    first = advised.advice[0]
     rule, figures = first.rule, dict(first.finding.figures)
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures)

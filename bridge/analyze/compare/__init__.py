@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.compare.parts import IDLE, NOT_COMPARABLE, Parts
+from bridge.analyze.compare.parts import IDLE, NOT_COMPARABLE, Parts, idle_parts
 from bridge.analyze.compare.rows import Rows, call_metrics, match_calls, match_parts
 from bridge.analyze.compare.statistics import NEW, VANISHED, row_states
 from bridge.analyze.compare.steps import MEANS, MIN_STEPS, STEP_FIGURES, Samples
@@ -200,7 +200,9 @@ def compare(
     if host and not of_calls:
         raise ValueError(f"nothing ran on a device in either report: no diff by {by}")
     parts, other = (
-        Parts.of(attributed, dimensions, kernel_names, host=host) for attributed in reports
+        idle_parts(reports)
+        if IDLE in dimensions
+        else [Parts.of(side, dimensions, kernel_names, host=host) for side in reports]
     )
     rows = match_parts(parts, other)
     samples = Samples.of(parts, rows.before), Samples.of(other, rows.after)

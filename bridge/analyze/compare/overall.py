@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.compare.parts import Parts
+from bridge.analyze.compare.parts import are_alike, idle_parts
 from bridge.analyze.compare.statistics import confidence_bounds, mann_whitney, row_states
 from bridge.analyze.compare.steps import MIN_STEPS, Samples
 from bridge.analyze.core.groups import Floats, sums
+from bridge.analyze.run.account import runs
 from bridge.analyze.run.causes.gaps import WORDS
-from bridge.analyze.run.gpu_use import Use, used_gpus
+from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.parts import iteration_times
 from bridge.analyze.run.steps import is_counted
 from bridge.join.arrays import NONE, Ints
@@ -103,6 +104,8 @@ class Overall:
         iteration: the time of an iteration of the loop that takes longest; None unless both sides have
             iterations that follow one another.
         use: the GPUs on both sides; None where a side has no timeline of GPU work.
+        of_run: whether busy and idle times are those of the run; else of the time from the first
+            work of each GPU to the last, where other kinds of events tell when each run begins.
         idle: the idle time of all GPUs, per step (without warm-up) if ``idle_per_step``.
         causes: the same by cause, the largest change first.
         idle_per_step: whether both sides have steps.
@@ -114,6 +117,7 @@ class Overall:
     idle: Change | None = None
     causes: Mapping[str, Change] = field(default_factory=dict)
     idle_per_step: bool = False
+    of_run: bool = True
 
     @classmethod
     def of(cls, sides: Sides, noise: float) -> Overall:
@@ -121,10 +125,20 @@ class Overall:
         before, after = (_iteration_samples(side) for side in sides)
         both = before.sum() and after.sum()
         iteration = Change.of_samples(before, after, noise) if both else None
-        first, second = (Use(used_gpus(side)) for side in sides)
-        if not (first.gpus and second.gpus):
+        uses = Use(runs(sides[0])), Use(runs(sides[1]))
+        if not all(use.gpus for use in uses):
             return cls(iteration)
-        return cls(iteration, (first, second), *_idle_changes(sides, noise))
+        return cls(iteration, uses, *_idle_changes(sides, noise), of_run=are_alike(sides))
+
+    @property
+    def busy(self) -> list[dict[str, int]]:
+        """The busy time of the GPUs of each side, the length of their runs or spans, and the idle rest, in ns."""
+        result = []
+        for use in self.use or ():
+            length = use.length_ns if self.of_run else use.span_ns
+            idle = use.idle_ns if self.of_run else length - use.busy_ns
+            result.append({"busy_ns": use.busy_ns, "span_ns": length, "idle_ns": idle})
+        return result
 
     @property
     def large_causes(self) -> Mapping[str, Change]:
@@ -136,13 +150,7 @@ class Overall:
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return values that JSON can hold."""
-        gpu = None
-        if self.use:
-            names = ("busy_ns", "span_ns", "idle_ns")
-            gpu = {
-                name: {key: getattr(use, key) for key in names}
-                for name, use in zip(("before", "after"), self.use, strict=True)
-            }
+        gpu = dict(zip(("before", "after"), self.busy, strict=True)) if self.use else None
         return {
             "iteration": self.iteration.as_dict() if self.iteration else None,
             "gpu": gpu,
@@ -160,7 +168,7 @@ def _iteration_samples(side: AttributedCapture) -> Ints:
 
 def _idle_changes(sides: Sides, noise: float) -> tuple[Change, dict[str, Change], bool]:
     """Return the change of the idle time, the same by cause, and whether it is per step."""
-    parts = [Parts.of_idle_time(side) for side in sides]
+    parts = idle_parts(sides)
     causes = [pd.Index(WORDS).get_indexer(pd.Index(part.labels["cause"])) for part in parts]
     samples = [Samples.of(part, row) for part, row in zip(parts, causes, strict=True)]
     per_step = all(map(len, samples))

@@ -5,7 +5,7 @@ Every nanosecond of an activity is in one part, or outside all parts with a reas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,14 @@ from bridge.analyze.core.catalog.lookup import rows_of_dimensions
 from bridge.analyze.core.catalog.view import RANGES
 from bridge.analyze.core.groups import counts, sums, texts
 from bridge.analyze.core.names import activity_names
-from bridge.analyze.run.causes.gaps import WORDS, causes_in_span
+from bridge.analyze.run.account import runs
+from bridge.analyze.run.causes.gaps import (
+    WORDS,
+    Causes,
+    causes_of,
+    find_causes,
+    gaps_between_work,
+)
 from bridge.analyze.tables.dimensions import (
     CODINGS,
     Coding,
@@ -66,12 +73,7 @@ class Parts:
         *,
         host: bool,
     ) -> Parts:
-        """Divide a capture by `DIMENSIONS`, or its idle time by cause and op.
-
-        The dimension of kernels has all activities here.
-        """
-        if IDLE in dimensions:
-            return cls.of_idle_time(attributed)
+        """Divide a capture by `DIMENSIONS`. The dimension of kernels has all activities here."""
         coding_of: Mapping[str, Coding] = {
             **CODINGS,
             "kernel": named_activities(kernel_names),
@@ -97,15 +99,15 @@ class Parts:
         )
 
     @classmethod
-    def of_idle_time(cls, attributed: AttributedCapture) -> Parts:
-        """Divide the idle time of the GPUs by cause and op; the row is the activity that ended a gap."""
-        causes = causes_in_span(attributed)
+    def of_idle_time(cls, attributed: AttributedCapture, causes: Causes) -> Parts:
+        """Divide idle time of the GPUs by cause and op; the row is the activity that ended a gap between activities."""
         part, rows = number_groups(causes.cause, causes.op)
         labels = {
             "cause": texts(WORDS)[causes.cause[rows]],
             "op": texts([*attributed.ops, ""])[causes.op[rows]],
         }
-        ended_by, no_calls = causes.gaps.ended_by[causes.gap], np.empty(0, np.int64)
+        gaps, no_calls = causes.gaps, np.empty(0, np.int64)
+        ended_by = np.where(gaps.before == NONE, NONE, gaps.ended_by)
         return cls(
             attributed=attributed,
             labels=labels,
@@ -114,7 +116,7 @@ class Parts:
             part=part,
             ns=causes.length,
             range=causes.op,
-            rows=ended_by,
+            rows=ended_by[causes.gap],
         )
 
     def __len__(self) -> int:
@@ -139,7 +141,7 @@ class Parts:
     def step(self) -> Ints:
         """The step of each activity or piece, a row of the capture's iterations, or NONE."""
         if not self.host:
-            return self.attributed.activity_iteration[self.rows]
+            return np.append(self.attributed.activity_iteration, NONE)[self.rows]
         ranges, owner = self.attributed.capture.ranges, self.range
         report, process = (frames.ints(ranges, c)[owner] for c in ("report", "process"))
         return self.attributed.iterations.at(
@@ -207,3 +209,16 @@ def _drop_unused(
     new_code[in_use] = np.arange(len(in_use))
     labels = {name: column[in_use] for name, column in codes_and_labels.labels.items()}
     return labels, [new_code[codes] for codes in codes_and_labels.codes]
+
+
+def are_alike(sides: Iterable[AttributedCapture]) -> bool:
+    """Return whether the same kinds of events tell when the runs of all sides begin, so that their lengths compare."""
+    return len({tuple(run.evidence for run in runs(side)) for side in sides}) == 1
+
+
+def idle_parts(sides: Sequence[AttributedCapture]) -> list[Parts]:
+    """Divide the idle time of the GPUs of each side: in the run, or where runs do not compare, between their work."""
+    if are_alike(sides):
+        return [Parts.of_idle_time(side, find_causes(side)) for side in sides]
+    between = (causes_of(side, gaps_between_work(side)) for side in sides)
+    return [Parts.of_idle_time(*pair) for pair in zip(sides, between, strict=True)]

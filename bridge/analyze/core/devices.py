@@ -71,14 +71,20 @@ def _device_names(
     names: Mapping[tuple[int, int, int], str],
     keys: Sequence[tuple[int, int, int]],
 ) -> list[str]:
-    """Return distinct names of the GPUs: with the process or the file where needed."""
+    """Return distinct names of the GPUs: with the process or the file where needed.
+
+    Processes of two hosts may have one number: then the second is called so.
+    """
     occurrences = Counter((key[0], names[key]) for key in keys)
     of_file = [f" in {name}" for name in file_names(attributed.capture)]
-    result = []
+    result: list[str] = []
+    known: Counter[str] = Counter()
     for key in keys:  # one iteration per GPU
         is_ambiguous = occurrences[key[0], names[key]] > 1 and key[1] != NONE
         process = f" of process {frames.pid(key[1])}" if is_ambiguous else ""
-        result.append(f"{names[key]}{process}{of_file[key[0]] if len(of_file) > 1 else ''}")
+        name = f"{names[key]}{process}{of_file[key[0]] if len(of_file) > 1 else ''}"
+        known[name] += 1
+        result.append(name if known[name] == 1 else f"{name} ({known[name]})")
     return result
 
 

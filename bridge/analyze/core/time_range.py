@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 
 from bridge.analyze.core.calltree import subtree_extremes
 from bridge.analyze.core.filters import wildcard_pattern
-from bridge.analyze.core.groups import highest
+from bridge.analyze.core.groups import highest, lowest
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
@@ -20,6 +22,7 @@ from bridge.knowledge.abbreviations import abbreviated
 from bridge.knowledge.suggestions import unknown_name
 
 NEVER = np.iinfo(np.int64).max
+ALWAYS = -(1 << 62)  # before any time, whatever the clock
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,16 @@ class Windows:
     def of_report(self, report: int) -> Windows:
         is_of_report = self.report == report
         return Windows(self.report[is_of_report], self.start[is_of_report], self.end[is_of_report])
+
+    def __and__(self, other: Windows) -> Windows:
+        """Return the times in windows of both, which have a length."""
+        both = (self, other)
+        report = np.concatenate([w.report for w in both] * 2)
+        time = np.concatenate([w.start for w in both] + [w.end for w in both])
+        opened = np.repeat([1, -1], len(time) // 2)
+        order = order_by(report, time, opened)  # what ends at a time does so before another begins
+        rows = np.flatnonzero(np.cumsum(opened[order]) == len(both))
+        return Windows(report[order[rows]], time[order[rows]], time[order[rows + 1]])
 
     def moved(self, by: Ints) -> Windows:
         """Return the windows shifted by ``by`` ns per file; a window without an end stays so."""
@@ -91,7 +104,7 @@ def clock_window(
     base = min(fact.span[0] + shift for fact, shift in zip(facts, offsets, strict=True))
     if first is not None and last is not None and first >= last:
         raise ValueError("the window ends before it starts")
-    start = [min(base + (first or 0) - shift, NEVER) for shift in offsets]
+    start = [ALWAYS if first is None else min(base + first - shift, NEVER) for shift in offsets]
     end = [NEVER if last is None else min(base + last - shift, NEVER) for shift in offsets]
     return Windows(np.arange(len(facts)), np.array(start, np.int64), np.array(end, np.int64))
 
@@ -188,7 +201,7 @@ TABLES = ("activities", "ranges", "launches", "waits", "memory", "system_calls")
 def select_by_clock(
     attributed: AttributedCapture, first: int | None, last: int | None
 ) -> RowSelection:
-    """Return what began from ``first`` to ``last``, on the host and on the device.
+    """Return what began on the host from ``first`` to ``last``, and what ran on the device meanwhile.
 
     Times are in ns since the first event of all files.
     """
@@ -196,46 +209,70 @@ def select_by_clock(
 
     def is_selected(table: str) -> Flags:
         rows = getattr(attributed.capture, table)
-        start = frames.ints(rows, "time" if "time" in rows else "start")
-        return windows.meet(frames.ints(rows, "report"), start, start)
+        report, start = frames.ints(rows, "report"), frames.ints(rows, _begin(rows))
+        if table == "activities":
+            return windows.meet(report, start, attributed.end)
+        return windows.meet(report, start, start)
 
-    return RowSelection(*map(is_selected, TABLES))
+    rows = {table: is_selected(table) for table in TABLES}
+    return RowSelection.of(rows, windows.start, windows.end, is_window=True)
 
 
-def select_by_step(attributed: AttributedCapture, first: int, last: int) -> RowSelection:
-    """Return what began on the host in the steps with these numbers, and the work launched then.
+def select_by_ranges(
+    attributed: AttributedCapture, steps: tuple[int, int] | None, name: str | None
+) -> RowSelection:
+    """Return what began on the host in steps, in ranges of a name or op, or in both; and the work launched then.
 
-    Raises ValueError with a message for the user if there is no such step.
+    ``steps`` are the first and the last number. Both are times of a process; the name may hold ``*`` and ``?``. Raises
+    ValueError with a message for the user if there is no such step or range.
     """
-    steps = attributed.iterations
-    steps = steps.select(steps_numbered(steps, first, last))
-    return _select_in_processes(attributed, steps.report, steps.process, steps.start, steps.end)
+    chosen: list[ProcessTimes] = []
+    if steps is not None:
+        numbered = attributed.iterations.select(steps_numbered(attributed.iterations, *steps))
+        chosen.append((numbered.report, numbered.process, numbered.start, numbered.end))
+    if name is not None:
+        ranges, rows = attributed.capture.ranges, named_ranges(attributed, name)
+        report, process, start, end = (
+            frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
+        )
+        chosen.append((report, process, start, end))
+    return _select_in_processes(attributed, chosen)
 
 
-def select_by_range(attributed: AttributedCapture, name: str) -> RowSelection:
-    """Return what began in the process of a range of this name or op while it was open.
-
-    Work is selected by its launch. The name may hold ``*`` and ``?``. Raises ValueError with a
-    message for the user if there is no such range.
-    """
-    rows = named_ranges(attributed, name)
-    columns = ("report", "process", "start", "end")
-    return _select_in_processes(
-        attributed, *(frames.ints(attributed.capture.ranges, c)[rows] for c in columns)
-    )
+ProcessTimes = tuple[Ints, Ints, Ints, Ints]  # report, process, start and end in ns
 
 
 def _select_in_processes(
-    attributed: AttributedCapture, report: Ints, process: Ints, start: Ints, end: Ints
+    attributed: AttributedCapture, chosen: Sequence[ProcessTimes]
 ) -> RowSelection:
-    """Return what began in these times of processes; work without an API call by its own start."""
+    """Return what began in these times of processes, in all of several, and the work launched then.
+
+    Work without an API call belongs to no time, but where its process has no API calls of work: there by its own start.
+    """
     tables = [getattr(attributed.capture, name) for name in TABLES]
     keys = [[frames.ints(t, c) for c in ("report", "process")] for t in tables]
-    owner, *owners = key_codes((report, process), *keys)
-    windows = Windows.of(owner, start, end)
-    times = [frames.ints(table, "time" if "time" in table else "start") for table in tables]
+    codes = key_codes(*(times[:2] for times in chosen), *keys)
+    owner, owners = codes[: len(chosen)], codes[len(chosen) :]
+    windows = [Windows.of(of, *times[2:]) for of, times in zip(owner, chosen, strict=True)]
+    both = reduce(Windows.__and__, windows)
+    begins = [frames.ints(table, _begin(table)) for table in tables]
     launch = attributed.attribution.launch
-    times[0] = np.where(launch == NONE, times[0], np.append(times[2], NONE)[launch])
-    return RowSelection(
-        *(windows.meet(report_key, t, t) for report_key, t in zip(owners, times, strict=True))
-    )
+    has_calls = np.zeros(1 + max((int(of.max(initial=0)) for of in owners), default=0), bool)
+    has_calls[owners[0][launch != NONE]] = True
+    begins[0] = np.where(launch == NONE, begins[0], np.append(begins[2], NONE)[launch])
+    rows = [both.meet(of, time, time) for of, time in zip(owners, begins, strict=True)]
+    rows[0] &= (launch != NONE) | ~has_calls[owners[0]]
+    report, _, start, end = chosen[0]
+    if len(chosen) > 1:
+        report_of = np.zeros(1 + int(owner[0].max(initial=0)), np.int64)
+        report_of[owner[0]] = report
+        report, start, end = report_of[both.report], both.start, both.end
+    reports, limits = len(attributed.capture.facts), np.iinfo(np.int64)
+    first = lowest(report, start, reports, empty=limits.max)
+    last = highest(report, np.maximum(start, end), reports, empty=limits.min)
+    return RowSelection.of(dict(zip(TABLES, rows, strict=True)), first, last)
+
+
+def _begin(table: pd.DataFrame) -> str:
+    """Return the column that says when the rows of a table begin."""
+    return "time" if "time" in table else "start"

@@ -9,33 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.core import no_timeline
 from bridge.analyze.core.device_work import NoDeviceWork, hints
 from bridge.analyze.core.folding import folded_ops
+from bridge.analyze.run.account import GpuAccount, Run, runs
 from bridge.analyze.run.causes.gaps import WORDS, find_causes
-from bridge.analyze.run.concurrency.overlap import gpu_use
 from bridge.join.attributed import AttributedCapture
 
-MIN_IDLE = 0.05  # share of the span from which on idle time has a main cause
+MIN_IDLE = 0.05  # share of the run from which on idle time has a main cause
 MIN_IN_PLACE = 0.5  # share of a cause's time from which on an op is its main place
-BUSY = 0.9  # share of the span from which on a GPU is busy
-
-
-@dataclass(frozen=True)
-class GpuUse:
-    """A GPU on which anything ran; times in ns.
-
-    ``busy_ns`` is the union of its work, ``span_ns`` the time from its first work to its last.
-    """
-
-    device: str
-    busy_ns: int
-    span_ns: int
-
-    @property
-    def share(self) -> float:
-        """The part of the span in which the GPU was busy, from 0 to 1."""
-        return self.busy_ns / self.span_ns if self.span_ns else 0.0
+BUSY = 0.9  # share of the run from which on a GPU is busy
 
 
 @dataclass(frozen=True)
@@ -49,22 +31,28 @@ class IdleCause:
 
 @dataclass(frozen=True)
 class Use:
-    """How GPUs were used: each of them, and the causes of their idle time in each op.
+    """How GPUs were used: the account of each run, and the causes of the idle time of its GPUs in each op.
 
-    Where next to nothing ran on them, ``nothing`` says so and why, and no GPU is listed. ``hints`` are lines in which
-    the program itself says what makes the GPU slow. ``main_ops`` are those of `places`, None if ``idle`` tells them.
+    Where next to nothing ran on them, ``nothing`` says so and why, and no idle time is listed. ``hints`` are lines
+    in which the program itself says what makes the GPU slow. ``main_ops`` are those of `places`, None if ``idle``
+    tells them.
     """
 
-    gpus: tuple[GpuUse, ...] = ()
+    runs: tuple[Run, ...] = ()
     idle: tuple[IdleCause, ...] = ()
     nothing: NoDeviceWork | None = None
     hints: tuple[str, ...] = ()
     main_ops: Mapping[str, str] | None = None
 
     @property
-    def span_ns(self) -> int:
-        """The sum of the spans of all GPUs in ns."""
-        return sum(gpu.span_ns for gpu in self.gpus)
+    def gpus(self) -> tuple[GpuAccount, ...]:
+        """The GPUs with counted work, of all runs."""
+        return tuple(gpu for run in self.runs for gpu in run.gpus)
+
+    @property
+    def length_ns(self) -> int:
+        """The sum of the lengths of the accounts of all GPUs in ns."""
+        return sum(gpu.length_ns for gpu in self.gpus)
 
     @property
     def busy_ns(self) -> int:
@@ -72,19 +60,19 @@ class Use:
         return sum(gpu.busy_ns for gpu in self.gpus)
 
     @property
-    def share(self) -> float:
-        """The part of the spans of all GPUs in which they were busy, from 0 to 1."""
-        return self.busy_ns / self.span_ns if self.span_ns else 0.0
+    def span_ns(self) -> int:
+        """The sum over all GPUs of the time from the first counted work to the last, in ns."""
+        return sum(gpu.span_ns for gpu in self.gpus)
 
     @property
     def idle_ns(self) -> int:
-        """The idle time of all GPUs between their first work and their last, in ns."""
-        return self.span_ns - self.busy_ns
+        """The sum of the idle times of all GPUs in ns, which all causes add up to."""
+        return sum(gpu.idle_ns for gpu in self.gpus)
 
     @property
-    def caused_ns(self) -> int:
-        """The time of all causes in ns: `idle_ns`, with gaps before the first work of a part of the time."""
-        return sum(part.idle_ns for part in self.idle)
+    def share(self) -> float:
+        """The part of the accounts of all GPUs in which they were busy, from 0 to 1."""
+        return self.busy_ns / self.length_ns if self.length_ns else 0.0
 
     @property
     def causes(self) -> tuple[IdleCause, ...]:
@@ -120,40 +108,40 @@ class Use:
     @property
     def main_cause(self) -> IdleCause | None:
         """The largest cause of idle time; None if the GPUs were hardly idle."""
-        is_idle = self.caused_ns >= MIN_IDLE * self.span_ns
+        is_idle = self.idle_ns >= MIN_IDLE * self.length_ns
         return next(iter(self.causes), None) if is_idle else None
 
     @property
     def is_busy(self) -> bool:
-        """Whether every GPU was busy nearly all of its span."""
+        """Whether every GPU was busy nearly all of the run."""
         return all(gpu.share >= BUSY for gpu in self.gpus)
 
     @property
-    def by_share(self) -> tuple[GpuUse, ...]:
+    def by_share(self) -> tuple[GpuAccount, ...]:
         """The GPUs, the least busy first."""
         return tuple(sorted(self.gpus, key=lambda gpu: gpu.share))
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Use:
         """Return the use of the GPUs of a capture; without a timeline it is unknown."""
-        if nothing := NoDeviceWork.of(attributed):
-            return cls(nothing=nothing)
-        gpus, said = used_gpus(attributed), hints(attributed.capture)
-        return cls(gpus, _idle_causes(attributed), hints=said) if gpus else cls()
+        if nothing := no_device_work(attributed):
+            return cls(runs(attributed), nothing=nothing)
+        use = cls(runs(attributed), hints=hints(attributed.capture))
+        return replace(use, idle=_idle_causes(attributed)) if use.gpus else use
 
     @classmethod
     def merged(cls, uses: Sequence[Use], files: Sequence[str]) -> Use:
         """Return the use of the GPUs of several reports; the names of GPUs get those of the files."""
-        gpus = (
-            replace(gpu, device=f"{gpu.device} in {file}")
+        named = (
+            replace(run, gpus=tuple(replace(g, device=f"{g.device} in {file}") for g in run.gpus))
             for use, file in zip(uses, files, strict=True)
-            for gpu in use.gpus
+            for run in use.runs
         )
         time: Counter[tuple[str, str]] = Counter()
         for part in (part for use in uses for part in use.idle):
             time[part.cause, part.op] += part.idle_ns
         return cls(
-            tuple(gpus),
+            tuple(named),
             tuple(IdleCause(*place, ns) for place, ns in time.items()),
             hints=tuple(dict.fromkeys(line for use in uses for line in use.hints)),
         )
@@ -166,7 +154,8 @@ class Use:
     def from_dict(cls, values: Mapping[str, Any]) -> Use:
         """Return the use that `as_dict` returned."""
         return cls(
-            tuple(GpuUse(**gpu) for gpu in values["gpus"]),
+            # An older version stored no runs.
+            tuple(Run.from_dict(run) for run in values.get("runs", ())),
             tuple(IdleCause(**cause) for cause in values["idle"]),
             NoDeviceWork.from_dict(values["nothing"]) if values.get("nothing") else None,
             tuple(values.get("hints", ())),
@@ -174,17 +163,14 @@ class Use:
         )
 
 
-def used_gpus(attributed: AttributedCapture) -> tuple[GpuUse, ...]:
-    """Return the GPUs on which anything ran; without a timeline none is known."""
-    if not no_timeline.has_timeline(attributed.capture) or not attributed.counted.any():
-        return ()
-    table = gpu_use(attributed)
-    columns = (table[c].tolist() for c in ("device", "busy_ns", "span_ns"))
-    return tuple(GpuUse(*row) for row in zip(*columns, strict=True))
+def no_device_work(attributed: AttributedCapture) -> NoDeviceWork | None:
+    """Return what is known of the reason why next to nothing ran in a run; None for a capture with work."""
+    found = NoDeviceWork.of(attributed)
+    return found and replace(found, run_ns=sum(run.length_ns for run in runs(attributed)))
 
 
 def _idle_causes(attributed: AttributedCapture) -> tuple[IdleCause, ...]:
-    """Return the time of each cause of idleness in each op, over gaps of any length, as `by_idle` counts them."""
+    """Return the time of each cause of idleness in each op, which add up to the idle time of the account."""
     idle = find_causes(attributed)
     ops = [*attributed.ops, ""]
     time = np.zeros((len(WORDS), len(ops)), np.int64)

@@ -6,25 +6,24 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import counts, highest, lowest, ratio, sums, texts
+from bridge.analyze.core.groups import counts, ratio, sums, texts
 from bridge.analyze.cost.occupancy import sm_estimates
-from bridge.analyze.run.concurrency.overlap import (
-    KINDS,
-    Running,
-    busy_in_span,
-    running,
-    work_kinds,
-)
+from bridge.analyze.run.account import ELSEWHERE, IDLE, STATES, GpuAccount, runs
+from bridge.analyze.run.concurrency.overlap import KINDS, running
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import Ints, order_by
 from bridge.join.attributed import AttributedCapture
 
+UNKNOWN = GpuAccount("", dict.fromkeys((*STATES, IDLE), 0))  # without a timeline
+
 
 def by_device(attributed: AttributedCapture) -> pd.DataFrame:
     """Return one row per GPU on which anything ran.
 
-    ``span_ns`` and ``busy_ns`` are as in `gpu_use`; all else counts the counted activities alone.
+    ``run_ns`` is the length of the run, or of its selected part; ``busy_ns``, ``elsewhere_ns`` (work that is not
+    counted) and ``idle_ns`` add up to it (`GpuAccount`). All else counts the counted activities alone, and
+    ``span_ns`` is the time from the first of them to the last.
     Communication is ``overlap_ns`` while anything computed and ``exposed_ns`` while nothing did.
     ``concurrency`` is the mean number of activities while any ran, ``max_concurrent`` the maximum.
     ``sm_efficiency`` and ``occupancy`` are estimates as fractions, -1 where the GPU or
@@ -36,11 +35,32 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
     rows, size = np.flatnonzero(counted), len(used_devices)
     activities = attributed.capture.activities
     start, end = frames.ints(activities, "start")[rows], attributed.end[rows]
-    total, first = sums(position, attributed.duration[rows], size), lowest(position, start, size)
-    span = highest(position, end, size) - first
-    every = len(devices.names)
-    running_ns = running(attributed, counted=True).total(every)[used_devices]
-    busy = busy_in_span(attributed, devices.gpu, every, running(attributed))[0][used_devices]
+    total = sums(position, attributed.duration[rows], size)
+    running_ns = running(attributed, counted=True).total(len(devices.names))[used_devices]
+    accounts = {gpu.device: gpu for run in runs(attributed) for gpu in run.gpus}
+    gpus = [accounts.get(devices.names[gpu], UNKNOWN) for gpu in used_devices.tolist()]
+    span, length, busy, idle, elsewhere, exposed = (
+        np.array(
+            [
+                (
+                    g.span_ns,
+                    g.length_ns,
+                    g.busy_ns,
+                    g.idle_ns,
+                    g.states.get(ELSEWHERE, 0),
+                    g.exposed_ns,
+                )
+                for g in gpus
+            ],
+            np.int64,
+        )
+        .reshape(-1, 6)
+        .T
+    )
+    compute, communication, memops = (
+        running(attributed, kind, counted=True).total(len(devices.names))[used_devices]
+        for kind in KINDS[1:]
+    )
     return pd.DataFrame(
         {
             "device": texts(devices.names)[used_devices],
@@ -51,38 +71,22 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
             "activities": counts(position, size),
             "kernels": counts(position[frames.is_kind(activities, frames.KERNEL)[rows]], size),
             "gpu_ns": total,
+            "run_ns": length,
             "busy_ns": busy,
+            "elsewhere_ns": elsewhere,
+            "idle_ns": idle,
+            "busy_share": ratio(busy, length),
             "span_ns": span,
-            "idle_ns": span - busy,
-            "busy_share": ratio(busy, span),
             "concurrency": ratio(total, running_ns),
             "max_concurrent": _max_concurrency(position, start, end, size),
-            **_union_times(attributed, used_devices),
+            "compute_ns": compute,
+            "communication_ns": communication,
+            "memops_ns": memops,
+            "overlap_ns": communication - exposed,
+            "exposed_ns": exposed,
             **sm_estimates(attributed, rows, position, span),
         }
     )
-
-
-def _union_times(attributed: AttributedCapture, used_devices: Ints) -> dict[str, Ints]:
-    devices = Devices.of_report(attributed)
-
-    def length(work: Running) -> Ints:
-        return work.total(len(devices.names))[used_devices]
-
-    compute, communication, memops = (
-        length(running(attributed, kind, counted=True)) for kind in KINDS[1:]
-    )
-    either = compute
-    if communication.any():
-        mask = ~work_kinds(attributed).memops & attributed.counted
-        either = length(Running.of(attributed, devices.gpu, mask))
-    return {
-        "compute_ns": compute,
-        "communication_ns": communication,
-        "memops_ns": memops,
-        "overlap_ns": compute + communication - either,
-        "exposed_ns": either - compute,
-    }
 
 
 def _distinct_counts(

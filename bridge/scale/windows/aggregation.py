@@ -18,6 +18,8 @@ from bridge.analyze.core.correlation import MatchCounts
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.totals import Totals, add_totals
 from bridge.analyze.core.validity import Finding
+from bridge.analyze.run.account import Span
+from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.ranks.members import INIT_RANGE, Ranks
 from bridge.importers import frames
 from bridge.importers.capture import Capture
@@ -39,6 +41,7 @@ from bridge.scale.aggregates import (
 from bridge.scale.merging import packed
 from bridge.scale.requests import PartRequest
 from bridge.scale.task import Task
+from bridge.scale.windows.account import RunSums
 from bridge.scale.windows.tables import OpenCalls, Slices, TableAccumulator
 from bridge.scale.windows.window import (
     WindowCapture,
@@ -211,6 +214,8 @@ class _Whole:
         self.wholes: Counter[str] = Counter()
         self.ops: set[str] = set()
         self.undeclared: list[frozenset[str]] = []
+        events = Span(windows.survey.low, windows.survey.high)
+        self.run = RunSums(self.skeleton.facts[0], events, self.consistency.devices)
 
     def add(self, window: Window) -> None:
         """Join a window and add what comes of it."""
@@ -218,6 +223,7 @@ class _Whole:
         attributed = self._joined(window)
         self.consistency.check(attributed)
         self.slices.add(attributed)
+        self.run.add(attributed, window)
         spanning = {d: of.add(attributed.only(d), window) for d, of in self.open_calls.items()}
         for table in self.tables:
             table.add(attributed, window, spanning[table.part.direction])
@@ -259,6 +265,7 @@ class _Whole:
             undeclared=reduce(frozenset.intersection, self.undeclared),
             homes=tuple(self.consistency.ranks.homes),
             graphs=add_totals(self.graphs),
+            use=Use(tuple(filter(None, (self.run.run(),)))),
         )
 
 

@@ -13,12 +13,13 @@ import pandas as pd
 from bridge.analyze.core import kinds, no_timeline
 from bridge.analyze.core.calltree import STEP_NAME, subtree_sums
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import Floats, highest, lowest, sums
+from bridge.analyze.core.groups import Floats, sums
 from bridge.analyze.cost.memory.counters import samples
 from bridge.analyze.cost.occupancy import Occupancy
+from bridge.analyze.run.account import RunClocks, runs, within_parts
 from bridge.analyze.run.causes import idle_times
-from bridge.analyze.run.causes.gaps import Causes, find_causes
-from bridge.analyze.run.causes.host_timeline import Gaps, call_ends
+from bridge.analyze.run.causes.gaps import Causes, causes_of, gaps_between_work
+from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.importers.capture import Capture
@@ -102,54 +103,29 @@ class Evidence:
 
     @cached_property
     def span_ns(self) -> int:
-        """The longest span of a GPU, from its first work to its last."""
+        """The longest span of a GPU, from its first counted work to its last."""
         return int(self.gpus["span_ns"].max()) if len(self.gpus) else 0
 
     @cached_property
     def wall_ns(self) -> int:
-        """Duration of the run: the longest file, from its first API call or activity to its last.
+        """Length of the run, or of its selected part; of several runs the longest.
 
         Without a timeline it is the time of all kernels.
         """
         if not no_timeline.has_timeline(self.capture):
             return int(self.time[self.counted].sum())
-        first, last = self.run
-        return int((last - first).max(initial=0))
-
-    @cached_property
-    def run(self) -> tuple[Ints, Ints]:
-        """Start of the first counted API call or activity of each file, and end of the last."""
-        calls, work = self.capture.launches, self.capture.activities
-        is_counted = self.attributed.counted_launches, self.counted
-        report, start = (
-            np.concatenate(
-                [frames.ints(t, c)[rows] for t, rows in zip((calls, work), is_counted, strict=True)]
-            )
-            for c in ("report", "start")
-        )
-        end = np.concatenate(
-            (call_ends(self.attributed)[is_counted[0]], self.attributed.end[is_counted[1]])
-        )
-        size = len(self.capture.source)
-        return lowest(report, start, size), highest(report, end, size)
+        return max((run.part.length for run in runs(self.attributed)), default=0)
 
     @cached_property
     def idle(self) -> Causes:
-        """Every gap of a GPU between counted work, in pieces by cause."""
-        causes = find_causes(self.attributed, 0)
-        return causes.take(self.is_inner_gap(causes.gaps)[causes.gap])
-
-    def is_inner_gap(self, gaps: Gaps) -> Flags:
-        """Return whether each gap began at the end of counted work."""
-        flags: Flags = self.counted[gaps.before]
-        return flags
+        """The gaps of GPUs between counted work, in pieces by cause."""
+        return causes_of(self.attributed, gaps_between_work(self.attributed))
 
     @cached_property
     def idle_before(self) -> tuple[Ints, Ints]:
         """The idle time right before each activity: for launching, and for starving."""
         is_listed = np.zeros(len(self.time), bool)
-        gaps = self.idle.gaps
-        is_listed[gaps.ended_by[self.is_inner_gap(gaps)]] = True
+        is_listed[self.idle.gaps.ended_by] = True
         launching, starving = idle_times(self.attributed)
         return np.where(is_listed, launching, 0), np.where(is_listed, starving, 0)
 
@@ -251,10 +227,10 @@ class Evidence:
 
     def times_in_run(self, nodes: Ints) -> Ints:
         """Return how long each node was open during the run."""
-        nesting, (first, last) = self.attributed.attribution.nesting, self.run
+        nesting, clocks = self.attributed.attribution.nesting, RunClocks.of(self.attributed)
+        parts = [clocks.part_of(report) for report in range(len(self.capture.facts))]
         report = frames.ints(self.capture.ranges, "report")[nesting.range[nodes]]
-        start = np.maximum(nesting.start[nodes], first[report])
-        end = np.minimum(nesting.end[nodes], last[report])
+        _, start, end = within_parts((report, nesting.start[nodes], nesting.end[nodes]), parts)
         length: Ints = np.maximum(end - start, 0)
         return length
 

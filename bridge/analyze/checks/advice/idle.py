@@ -19,9 +19,9 @@ from bridge.analyze.checks.advice.rule import (
 )
 from bridge.analyze.core.folding import folded_ops
 from bridge.analyze.core.groups import sums, texts
-from bridge.analyze.run.causes.gaps import WORDS, counted_gaps
+from bridge.analyze.run.causes.gaps import WORDS, gaps_between_work
 from bridge.analyze.run.causes.operating_system import HostTimes
-from bridge.analyze.run.causes.tables import by_gap
+from bridge.analyze.run.causes.tables import gap_table
 from bridge.analyze.run.concurrency.overlap import running
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints
@@ -49,12 +49,12 @@ def low_use(evidence: Evidence) -> Finding | None:
     if low.empty:
         return None
     table = low.sort_values("busy_share", ignore_index=True, kind="stable")
-    table = table[["device", "busy_share", "busy_ns", "idle_ns", "span_ns"]]
+    table = table[["device", "busy_share", "busy_ns", "idle_ns", "run_ns"]]
     worst = table.iloc[0]
     figures = {
         "device": str(worst["device"]),
         "busy_share": float(worst["busy_share"]),
-        "span_ns": int(worst["span_ns"]),
+        "run_ns": int(worst["run_ns"]),
     }
     gaps = evidence.idle.gaps
     lost = np.flatnonzero(np.isin(texts(gaps.devices)[gaps.device], table["device"]))
@@ -132,9 +132,7 @@ def long_gaps(evidence: Evidence) -> Finding | None:
     limit = min(LONG_GAP_NS, int(LONG_GAP_SHARE * evidence.span_ns))
     if not limit:
         return None
-    table = by_gap(evidence.attributed, limit)[
-        evidence.is_inner_gap(counted_gaps(evidence.attributed, limit))
-    ]
+    table = gap_table(evidence.attributed, gaps_between_work(evidence.attributed, limit))
     if table.empty:
         return None
     table = table.sort_values("gap_ns", ascending=False, ignore_index=True, kind="stable")
@@ -249,8 +247,8 @@ RULES = (
     Rule(
         "low-gpu-use",
         "Low GPU utilization",
-        f"a GPU is busy less than {MIN_BUSY:.0%} of its span",
-        "{device} is busy {busy_share} of {span_ns}",
+        f"a GPU is busy less than {MIN_BUSY:.0%} of the run",
+        "{device} is busy {busy_share} of the run, {run_ns}",
         "find out what the GPU waits for (bridge report REPORT --by idle); larger batches give it more work at a time",
         NOT_ESTIMATED,
         TENSORBOARD,

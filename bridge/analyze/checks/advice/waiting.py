@@ -233,7 +233,7 @@ def slow_backend(evidence: Evidence) -> Finding | None:
 
 
 def much_communication(evidence: Evidence) -> Finding | None:
-    """Find communication that takes more than a tenth of the time of a GPU."""
+    """Find communication that takes more than a tenth of the time of a GPU; what computation hides costs nothing."""
     part = evidence.gpus["communication_ns"] / evidence.gpus["span_ns"].clip(lower=1)
     if not (part > MIN_COMMUNICATION).any():
         return None
@@ -243,8 +243,8 @@ def much_communication(evidence: Evidence) -> Finding | None:
     return Finding(
         figures,
         rule.activity_table(evidence, rows),
-        int(evidence.gpus["communication_ns"].max()),
-        lost=LostTime(activities=rows, work_ns=evidence.time[rows]),
+        int(evidence.gpus["exposed_ns"].max()),
+        lost=LostTime(activities=rows, work_ns=exposed_times(evidence.attributed)[rows]),
     )
 
 

@@ -47,15 +47,13 @@ RANKS = table(
     KERNELS,
     Column("gpu_ns", "GPU", NS, "GPU time of its activities", **HIDDEN),
     Column("busy_ns", "busy", NS, "time with any activity running, over its GPUs", **HIDDEN),
-    Column(
-        "gpu_span_ns", "GPU span", NS, "first start to last end of the work of its GPUs", **HIDDEN
-    ),
+    Column("run_ns", "run", NS, "length of the run, over its GPUs", **HIDDEN),
     Column(
         "busy_share",
         "GPU busy",
         SHARE,
-        "busy_ns by gpu_span_ns",
-        ("busy_ns", "gpu_span_ns"),
+        "busy_ns by run_ns",
+        ("busy_ns", "run_ns"),
         bar=True,
     ),
     Column("attributed_share", "in ops", SHARE, "part of its GPU time that has an op"),

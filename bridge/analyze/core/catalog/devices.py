@@ -52,10 +52,14 @@ DEVICE = View(
         Column("activities", "activities", COUNT, "activities", **HIDDEN),
         Column("kernels", "kernels", COUNT, "kernels", **HIDDEN),
         Column("gpu_ns", "GPU", NS, "sum of the times of its activities", **HIDDEN),
+        Column("run_ns", "run", NS, "length of the run, or of its selected part", **HIDDEN),
         Column("busy_ns", "busy", NS, "time with any activity running", bar=True),
+        Column(
+            "elsewhere_ns", "others", NS, "time with other work, not selected, alone", quiet=True
+        ),
+        Column("idle_ns", "idle", NS, "time without any work", optional=True),
+        Column("busy_share", "of run", SHARE, "busy_ns by run_ns", ("busy_ns", "run_ns")),
         Column("span_ns", "span", NS, "first start to last end", **HIDDEN),
-        Column("idle_ns", "idle", NS, "span_ns less busy_ns", optional=True),
-        Column("busy_share", "of span", SHARE, "busy_ns by span_ns", ("busy_ns", "span_ns")),
         Column(
             "concurrency",
             "at once",

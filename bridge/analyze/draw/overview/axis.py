@@ -61,22 +61,28 @@ KIND_NAMES = ("kernels", "memcpys", "memsets", "graphs")  # of frames.ACTIVITY_K
 def figures(attributed: AttributedCapture, axis: Axis, summary: Summary) -> dict[str, Any]:
     """Return the figures at the head of a page: totals, counts, and times in ns.
 
-    ``idle`` lists the causes of the idle time of all GPUs, largest first. ``iteration`` is that of
-    the process with the longest iterations, None if there are none.
+    ``devices`` are the accounts of the GPUs, none where next to nothing ran; ``idle`` lists the causes of their idle
+    time, largest first. ``iteration`` is that of the process with the longest iterations, None if there are none.
     """
+    gpus = () if summary.use.nothing else summary.use.gpus
     kinds = counts(frames.codes(attributed.capture.activities["kind"]), len(KIND_NAMES)).tolist()
     op, iterations = attributed.activity_op, summary.by_iteration
     return {
         "totals": totals(attributed),
-        "span_ns": axis.length,
+        "run_ns": sum(run.part.length for run in summary.use.runs) or axis.length,
         **dict(zip(KIND_NAMES, kinds, strict=True)),
         "ops": len(np.unique(op[op != NONE])),
         "calls": int(attributed.call.max(initial=NONE)) + 1,
         "steps": sum(one.steps for one in summary.iterations),
         "iteration": iterations[-1].as_dict() if iterations else None,
         "devices": [
-            {"name": gpu.device, "busy_ns": gpu.busy_ns, "span_ns": gpu.span_ns}
-            for gpu in summary.use.gpus
+            {
+                "name": gpu.device,
+                "busy_ns": gpu.busy_ns,
+                "idle_ns": gpu.idle_ns,
+                "run_ns": gpu.length_ns,
+            }
+            for gpu in gpus
         ],
         "idle": [
             {"cause": cause.cause, "op": cause.op, "idle_ns": cause.idle_ns}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import highest, lowest, sums
+from bridge.analyze.core.groups import lowest, sums
 from bridge.analyze.core.kinds import is_compilation, is_data_loading
+from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.causes.host_timeline import (
     IDLE,
     IN_API,
@@ -95,19 +97,21 @@ LATENCY, UNKNOWN = IN_LOADER + 1, IN_LOADER + 2
 def launching_stacks(attributed: AttributedCapture, gaps: Gaps) -> tuple[Ints, Ints]:
     """Return the stacks that launched the activity that ended each gap, and the one before the gap.
 
-    NONE where no API call is known.
+    NONE where no API call is known. Behind the last activity of a GPU both are the stack that launched that.
     """
-    launch = attributed.attribution.launch
+    launch = np.append(attributed.attribution.launch, NONE)
     stack = np.append(attributed.attribution.stack, NONE)
     first, second = (stack[launch[rows]] for rows in (gaps.ended_by, gaps.before))
-    return first, second
+    return np.where(gaps.ended_by == NONE, second, first), second
 
 
 def host_ends(attributed: AttributedCapture, gaps: Gaps) -> Ints:
-    """Return until when the host explains each gap: until the launching call returned."""
-    launch = attributed.attribution.launch[gaps.ended_by]
+    """Return until when the host explains each gap: until the launching call returned, or no work follows."""
+    launch = np.append(attributed.attribution.launch, NONE)[gaps.ended_by]
     returned = np.append(call_ends(attributed), 0)[launch]
-    return np.where(launch == NONE, gaps.start, np.clip(returned, gaps.start, gaps.end))
+    until = np.where(launch == NONE, gaps.start, np.clip(returned, gaps.start, gaps.end))
+    is_last = (gaps.ended_by == NONE) & (launching_stacks(attributed, gaps)[0] != NONE)
+    return np.where(is_last, gaps.end, until)
 
 
 def host_windows(attributed: AttributedCapture, gaps: Gaps) -> Cover:
@@ -202,31 +206,44 @@ class Causes:
 
 
 def find_causes(attributed: AttributedCapture, threshold_ns: int = 0) -> Causes:
-    """Return the gaps longer than the threshold that counted work ended, with their causes.
+    """Return the idle times of GPUs longer than the threshold, in the run or its selected part, with their causes.
 
-    Each gap is whole, and belongs to one part of the time: the gaps of all steps add up to those of
-    the report.
+    They are those of `idle_gaps`; without a threshold they add up to the idle time of the account.
     """
-    return causes_of(attributed, counted_gaps(attributed, threshold_ns))
+    return causes_of(attributed, idle_gaps(attributed, threshold_ns))
 
 
-def counted_gaps(attributed: AttributedCapture, threshold_ns: int) -> Gaps:
-    """Return the gaps longer than the threshold that counted work ended."""
-    gaps = Gaps.of(attributed, threshold_ns)
-    return gaps.take(attributed.counted[gaps.ended_by])
+def idle_gaps(attributed: AttributedCapture, threshold_ns: int = 0) -> Gaps:
+    """Return the gaps of the GPUs with counted work in the run or its selected part, with those at its begin and end.
+
+    A gap that begins before the part, or ends after it, is cut.
+    """
+    devices, clocks = Devices.of_report(attributed), RunClocks.of(attributed)
+    gaps = _cut_gaps(attributed, [clocks.part_of(report) for report in devices.report])
+    is_used = np.zeros(len(devices.names), bool)
+    is_used[devices.gpu[attributed.counted]] = True
+    return gaps.take(is_used[gaps.device] & (gaps.length > threshold_ns))
 
 
-def causes_in_span(attributed: AttributedCapture) -> Causes:
-    """Return all gaps between the first and the last counted work of each GPU, with their causes."""
-    gaps = Gaps.of(attributed)
-    gpu = Devices.of_report(attributed).gpu
-    rows = np.flatnonzero(attributed.counted)
-    start = frames.ints(attributed.capture.activities, "start")[rows]
-    first = lowest(gpu[rows], start, len(gaps.devices))
-    last = highest(gpu[rows], attributed.end[rows], len(gaps.devices))
-    is_used = np.bincount(gpu[rows], minlength=len(gaps.devices))[gaps.device] > 0
-    is_inside = (gaps.start >= first[gaps.device]) & (gaps.end <= last[gaps.device])
-    return causes_of(attributed, gaps.take(is_used & is_inside))
+def gaps_in(attributed: AttributedCapture, gpu: int, span: Span) -> Gaps:
+    """Return the gaps of one GPU, by its number in `Devices`, within a time; those at its begin and end are cut."""
+    gaps = _cut_gaps(attributed, [span] * len(Devices.of_report(attributed).names))
+    return gaps.take(gaps.device == gpu)
+
+
+def _cut_gaps(attributed: AttributedCapture, spans: Sequence[Span]) -> Gaps:
+    """Return the parts of gaps, also of those before and behind all work, within a time of each GPU."""
+    gaps = Gaps.with_ends(attributed)
+    first, last = np.array(spans, np.int64).reshape(-1, 2).T
+    start = np.maximum(gaps.start, first[gaps.device])
+    end = np.minimum(gaps.end, last[gaps.device])
+    return replace(gaps, start=start, end=end).take(end > start)
+
+
+def gaps_between_work(attributed: AttributedCapture, threshold_ns: int = 0) -> Gaps:
+    """Return the gaps longer than the threshold that counted work ended, and the end of counted work began."""
+    gaps, counted = idle_gaps(attributed, threshold_ns), np.append(attributed.counted, False)
+    return gaps.take(counted[gaps.before] & counted[gaps.ended_by])
 
 
 def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:

@@ -276,8 +276,8 @@ def _without_children(nesting: Nesting, total: Ints) -> Ints:
 class Gaps:
     """Idle gaps of all GPUs.
 
-    ``ended_by`` is the activity (a row) that ended the gap, ``before`` the one whose end began it.
-    ``device`` is a position in ``devices``.
+    ``ended_by`` is the activity (a row) that ended the gap, ``before`` the one whose end began it; NONE behind the last
+    activity of a GPU, and before the first. ``device`` is a position in ``devices``.
     """
 
     start: Ints
@@ -313,6 +313,11 @@ class Gaps:
         gaps = _gaps(attributed)
         return gaps.take(gaps.length > longer_than) if longer_than else gaps
 
+    @classmethod
+    def with_ends(cls, attributed: AttributedCapture) -> Gaps:
+        """Return the gaps of each GPU, with the endless ones before its first activity and behind its last."""
+        return _with_ends(attributed)
+
 
 @once
 def _gaps(attributed: AttributedCapture) -> Gaps:
@@ -331,6 +336,25 @@ def _gaps(attributed: AttributedCapture) -> Gaps:
         ended_by=rows[idle],
         before=rows[leader[idle - 1]],
         devices=devices.names,
+    )
+
+
+@once
+def _with_ends(attributed: AttributedCapture) -> Gaps:
+    inner, gpu = _gaps(attributed), Devices.of_report(attributed).gpu
+    rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
+    start, end = frames.ints(attributed.capture.activities, "start")[rows], attributed.end[rows]
+    by_start, by_end = order_by(gpu[rows], start), order_by(gpu[rows], end)
+    edges = run_edges(gpu[rows][by_start])
+    first, last = by_start[edges[:-1]], by_end[edges[1:] - 1]
+    limits, none = np.iinfo(np.int64), np.full(len(first), NONE)
+    return Gaps(
+        start=np.concatenate((inner.start, np.full(len(first), limits.min), end[last])),
+        end=np.concatenate((inner.end, start[first], np.full(len(last), limits.max))),
+        device=np.concatenate((inner.device, gpu[rows][first], gpu[rows][last])),
+        ended_by=np.concatenate((inner.ended_by, rows[first], none)),
+        before=np.concatenate((inner.before, none, rows[last])),
+        devices=inner.devices,
     )
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, quantiles, ratio, sums, texts, times
-from bridge.analyze.run.causes.gaps import WORDS, Causes, find_causes
+from bridge.analyze.run.causes.gaps import WORDS, Causes, causes_of, find_causes, idle_gaps
+from bridge.analyze.run.causes.host_timeline import Gaps
 from bridge.analyze.run.causes.operating_system import HostTimes
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
@@ -16,19 +17,25 @@ LISTED_OVER_NS = 10_000  # `by_gap` lists longer gaps unless it is asked for oth
 
 
 def by_gap(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd.DataFrame:
-    """Return one row per gap longer than ``idle_over_ns``, 10 µs unless given.
+    """Return one row per gap of the run or its selected part longer than ``idle_over_ns``, 10 µs unless given.
 
     ``cause`` took most of the gap, ``cause_ns`` is how much, and ``op`` is the op with most of
     that. ``ended_by`` is the op of the activity that ended the gap, or the name of an activity
-    without an op; ``step`` is the number of its step, -1 if there is none.
+    without an op; ``step`` is the number of its step, -1 if there is none. Nothing ends the last gap.
     """
-    causes = find_causes(attributed, LISTED_OVER_NS if idle_over_ns is None else idle_over_ns)
+    over_ns = LISTED_OVER_NS if idle_over_ns is None else idle_over_ns
+    return gap_table(attributed, idle_gaps(attributed, over_ns))
+
+
+def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
+    """Return a row per gap, with the columns of `by_gap`."""
+    causes = causes_of(attributed, gaps)
     idle, activity = causes.gaps, causes.gaps.ended_by
     main_row, total = _main_rows(causes)
     names = attributed.activity_name
-    kernel = texts([*names.cat.categories, ""])[frames.codes(names)[activity]]
-    op = attributed.activity_op[activity]
-    step = attributed.activity_iteration[activity]
+    kernel = texts([*names.cat.categories, ""])[np.append(frames.codes(names), NONE)[activity]]
+    op = np.append(attributed.activity_op, NONE)[activity]
+    step = np.append(attributed.activity_iteration, NONE)[activity]
     return pd.DataFrame(
         {
             "device": texts(idle.devices)[idle.device],

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import highest, lowest, sums, texts
+from bridge.analyze.core.groups import sums
 from bridge.analyze.core.kinds import is_communication
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, unions
@@ -19,7 +18,7 @@ KINDS = ANY, COMPUTE, COMMUNICATION, MEMOPS = ("any", "compute", "communication"
 
 @dataclass(frozen=True)
 class WorkKinds:
-    """Whether each activity computes, communicates or copies; exactly one is true."""
+    """Whether each activity computes, communicates or copies; none is true of a graph recorded as a whole."""
 
     compute: Flags
     communication: Flags
@@ -28,10 +27,11 @@ class WorkKinds:
 
 @once
 def work_kinds(attributed: AttributedCapture) -> WorkKinds:
-    """Classify activities; those that neither communicate nor copy compute."""
-    memops = frames.is_kind(attributed.capture.activities, frames.MEMCPY, frames.MEMSET)
-    communication = is_communication(attributed)
-    return WorkKinds(~memops & ~communication, communication, memops)
+    """Classify activities; kernels that do not communicate compute."""
+    activities, communication = attributed.capture.activities, is_communication(attributed)
+    kernels = frames.is_kind(activities, frames.KERNEL)
+    memops = frames.is_kind(activities, frames.MEMCPY, frames.MEMSET)
+    return WorkKinds(kernels & ~communication, communication, memops)
 
 
 @dataclass(frozen=True)
@@ -119,45 +119,3 @@ def exposure(
         "communication_ns": sums(group, attributed.duration[rows], groups),
         "exposed_ns": sums(group, alone[rows], groups),
     }
-
-
-# -- The use of each GPU
-
-
-def gpu_use(attributed: AttributedCapture) -> pd.DataFrame:
-    """Return device, busy_ns and span_ns of each GPU on which anything ran, in ns.
-
-    ``span_ns`` is the time from the first start to the last end of counted activities, ``busy_ns``
-    the time in which the GPU ran anything meanwhile. "GPU busy" is the ratio of the two, wherever
-    it is shown.
-    """
-    devices = Devices.of_report(attributed)
-    used_devices = np.unique(devices.gpu[attributed.counted])
-    busy, span = busy_in_span(attributed, devices.gpu, len(devices.names), running(attributed))
-    return pd.DataFrame(
-        {
-            "device": texts(devices.names)[used_devices],
-            "busy_ns": busy[used_devices],
-            "span_ns": span[used_devices],
-        }
-    )
-
-
-def busy_in_span(
-    attributed: AttributedCapture, group: Ints, size: int, work: Running | None = None
-) -> tuple[Ints, Ints]:
-    """Return the busy time and the span of each group of activities, in ns.
-
-    The span is that of the counted activities. Within it all activities of the group are busy time,
-    whatever is counted: a GPU that runs work of another step is not idle. ``work`` is when any of
-    a group ran, if that is known.
-    """
-    start = frames.ints(attributed.capture.activities, "start")
-    counted = np.flatnonzero(attributed.counted & (group != NONE))
-    used = np.unique(group[counted])
-    busy, span = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    first = lowest(group[counted], start[counted], size)[used]
-    last = highest(group[counted], attributed.end[counted], size)[used]
-    work = work or Running.of(attributed, group, group != NONE)
-    busy[used], span[used] = work.within(used, first, last), last - first
-    return busy, span

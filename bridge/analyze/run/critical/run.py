@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.core.kinds import is_communication
+from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
@@ -16,7 +17,7 @@ from bridge.analyze.run.critical.retiming import Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Ints
+from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture, once
 
 KINDS = (
@@ -31,6 +32,7 @@ KINDS = (
     API,
     SYSTEM,
     HOST,
+    ELSEWHERE,
     UNKNOWN,
 ) = (
     "kernel",
@@ -44,6 +46,7 @@ KINDS = (
     "API call",
     "OS call",
     "host code",
+    "not selected",
     "unknown",
 )
 KIND = {name: number for number, name in enumerate(KINDS)}
@@ -69,7 +72,7 @@ class Elements:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, or the part of it that is counted, from ``first`` to ``last`` in ns.
+    """The graph of a run, and the part of the run that is selected, from ``first`` to ``last`` in ns.
 
     Points of devices come first in the graph, then those of the host, from ``hosts`` on.
     """
@@ -102,8 +105,9 @@ class Run:
 
     @cached_property
     def end_point(self) -> int:
-        """The point at which the run ends; of several one of a device."""
-        return int(np.argmax(self.graph.time == self.last))
+        """The last point of the selected part of the run; of several one of a device."""
+        time = self.graph.time
+        return int(np.argmax(np.where(time <= self.last, time, np.iinfo(np.int64).min)))
 
     @cached_property
     def names(self) -> list[str]:
@@ -130,7 +134,13 @@ class Run:
         waits = np.where(self.graph.by_cross[points], KIND[LATENCY], KIND[GAP])
         is_start = points == np.append(self.device.start, NONE)[activity]
         waits = np.where(is_start, waits, KIND[GAP])
+        of_activity = np.where(self._is_selected[activity], of_activity, KIND[ELSEWHERE])
         return np.where(is_end, of_activity, waits)
+
+    @cached_property
+    def _is_selected(self) -> Flags:
+        """Whether each activity is selected, by its place; the last entry is for no activity."""
+        return np.append(self.work.attributed.accounted[self.work.row], True)
 
     @cached_property
     def _activity_kind(self) -> Ints:
@@ -145,7 +155,14 @@ class Run:
         call = self.host.call[points]
         of_call = np.where(np.append(self.waits.waits, False)[call], KIND[SYNC], KIND[API])
         outside = np.where(self.host.in_system[points], KIND[SYSTEM], KIND[HOST])
-        return np.where(call == NONE, outside, of_call)
+        kind = np.where(call == NONE, outside, of_call)
+        attributed, node = self.work.attributed, self.host.node[points]
+        is_selected = np.append(attributed.accounted_launches, True)[call]
+        if attributed.selection is not None:
+            is_selected &= np.append(attributed.selection.ranges, True)[
+                np.append(attributed.attribution.nesting.range, NONE)[node]
+            ]
+        return np.where(is_selected, kind, KIND[ELSEWHERE])
 
     def name_of(self, points: Ints) -> Ints:
         """Return the name of the delay before each point: its op, else its kernel or API call."""
@@ -177,7 +194,7 @@ class Run:
             return np.empty(0, np.int64)
         points = self.graph.path(self.end_point)[::-1]
         counts = (self.graph.delay[points] > 0) & (self.graph.time[points] > self.first)
-        return points[counts]
+        return points[counts & (self.graph.time[points] <= self.last)]
 
     @cached_property
     def elements(self) -> Elements:
@@ -195,15 +212,17 @@ class Run:
         )
         columns = (kind, name, activity, call, node)
         edges = _edges(*columns, thread=_threads(self, points))
-        first, last = edges[:-1], edges[1:] - 1
-        begun = np.append(start[first], self.last)
-        unknown = begun[0] > self.first
-        head = [np.array([value][: int(unknown)], np.int64) for value in (KIND[UNKNOWN], NONE)]
+        first = edges[:-1]
+        # Nothing is recorded before the first point of the path, and after its last.
+        begun, ended = (*start[:1], self.last)[0], (*time[points[-1:]], self.last)[0]
+        before = np.array([self.first] if begun > self.first else [], np.int64)
+        after = np.array([ended] if ended < self.last else [], np.int64)
         kind, name, activity, call, node = (
-            np.concatenate((head[int(n > 0)], column[first])) for n, column in enumerate(columns)
+            np.concatenate((np.full(len(before), value), column[first], np.full(len(after), value)))
+            for column, value in zip(columns, (KIND[UNKNOWN], *[NONE] * 4), strict=True)
         )
-        starts = np.append(np.array([self.first][: int(unknown)], np.int64), start[first])
-        ends = np.append(np.array([begun[0]][: int(unknown)], np.int64), time[points[last]])
+        starts = np.concatenate((before, start[first], after))
+        ends = np.append(starts[1:], self.last)[: len(starts)]
         return Elements(
             kind=kind, name=name, start=starts, end=ends, activity=activity, call=call, node=node
         )
@@ -239,7 +258,8 @@ class Run:
         saved = np.minimum(self.graph.delay[points], self.graph.time[points] - self.first)
         counts = saved > 0
         end = self.retiming.end_without(points[counts], saved[counts])
-        return NONE if end == NONE else self.span - (self.last - end)
+        last = int(self.graph.time[self.end_point]) if len(self) else self.last
+        return NONE if end == NONE else self.span - (last - end)
 
 
 def _threads(run: Run, points: Ints) -> Ints:
@@ -271,10 +291,8 @@ def _run(attributed: AttributedCapture) -> Run:
     waits = Waits.of(work)
     device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
     graph = _linked(work, waits, device, host)
-    first, last = _hull(work, host)
-    return Run(
-        work=work, waits=waits, graph=graph, device=device, host=host, first=first, last=last
-    )
+    part = next(iter(RunClocks.of(attributed).part.values()), Span(0, 0))
+    return Run(work, waits, graph, device, host, first=part.start, last=part.end)
 
 
 def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) -> Graph:
@@ -293,21 +311,3 @@ def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) ->
         np.concatenate((device.chained, host.chained)),
         cross,
     )
-
-
-def _hull(work: Work, host: HostPoints) -> tuple[int, int]:
-    """Return the first start and the last end of all counted ranges, API calls and activities."""
-    attributed = work.attributed
-    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
-    shift = work.offset[frames.ints(ranges, "report")[nesting.range]]
-    nodes, calls = attributed.listed, attributed.accounted_launches & (host.returned != NONE)
-    activities = attributed.accounted[work.row]
-    starts = (
-        (nesting.start + shift)[nodes],
-        work.call_start[calls],
-        work.start[activities],
-    )
-    ends = ((nesting.end + shift)[nodes], work.call_end[calls], work.end[activities])
-    if not sum(map(len, starts)):
-        return 0, 0
-    return int(np.concatenate(starts).min()), int(np.concatenate(ends).max())

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import counts, ratio, sums, texts
-from bridge.analyze.run.critical.run import KIND, KINDS, UNKNOWN, Run
+from bridge.analyze.run.critical.run import ELSEWHERE, KIND, KINDS, UNKNOWN, Run
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 
@@ -45,7 +45,7 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
 def _without(run: Run, kind: Ints, name: Ints, time: Ints) -> Ints:
     """Return the length of the run without each of the largest rows, NONE for the others."""
     result = np.full(len(time), NONE)
-    known = np.flatnonzero(kind != KIND[UNKNOWN])
+    known = np.flatnonzero(~np.isin(kind, (KIND[ELSEWHERE], KIND[UNKNOWN])))
     largest = known[order_by(-time[known], kind[known], name[known])][:RETIMED]
     for row in largest.tolist():
         result[row] = run.span_without(run.points_of(int(kind[row]), int(name[row])))

@@ -12,8 +12,13 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.core.names import file_names
+from bridge.analyze.run.account import (
+    RunClocks,
+    covered_times,
+    exposed_communication,
+    states_of_work,
+)
 from bridge.analyze.run.concurrency.clocks import Clocks
-from bridge.analyze.run.concurrency.overlap import busy_in_span, exposed_times
 from bridge.analyze.run.ranks.members import Member, Ranks
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -162,27 +167,35 @@ class _RankMetrics:
             "span_ns": span,
             "kernels": counts(kernels, self.size),
             "gpu_ns": gpu,
-            **self._gpu_use(),
             "attributed_share": ratio(self.gpu_in_ops, gpu),
-            "exposed_ns": sums(member, exposed_times(attributed), self.size),
+            **self._gpu_use(),
         }
 
     def _gpu_use(self) -> dict[str, np.ndarray]:
-        """Return how busy the GPUs of each member were, as `gpu_use` of `concurrency.overlap` defines it for a GPU.
-
-        Times of a member with several GPUs are sums over them.
-        """
-        member = self.of["activities"]
-        pair, first = number_groups(member, Devices.of_report(self.attributed).gpu)
-        busy_of_pair, span = busy_in_span(self.attributed, pair, len(first))
-        busy = sums(member[first], busy_of_pair, self.size)
-        spans = sums(member[first], span, self.size)
-        return {"busy_ns": busy, "gpu_span_ns": spans, "busy_share": ratio(busy, spans)}
+        """Return how the GPUs of each member were used in the selected part of the run, in sums over its GPUs."""
+        attributed, member = self.attributed, self.of["activities"]
+        devices, clocks = Devices.of_report(attributed), RunClocks.of(attributed)
+        pair, first = number_groups(member, devices.gpu)
+        gpu = devices.gpu[first]
+        parts = [clocks.part_of(devices.report[number]) for number in gpu.tolist()]
+        start = frames.ints(attributed.capture.activities, "start")
+        state = np.where(attributed.counted, states_of_work(attributed), NONE)
+        busy = covered_times(pair, state, start, attributed.end, parts).sum(axis=0)
+        exposed = exposed_communication(attributed, pair, gpu, parts)
+        length = np.array([part.length for part in parts], np.int64)
+        of_member = member[first]
+        busy, exposed, run = (sums(of_member, c, self.size) for c in (busy, exposed, length))
+        return {
+            "busy_ns": busy,
+            "run_ns": run,
+            "busy_share": ratio(busy, run),
+            "exposed_ns": exposed,
+        }
 
     def totals(self, listed: Ints, rows: pd.DataFrame) -> dict[str, int | float]:
         """Return the totals of the listed members."""
         first, last = (edge[listed].tolist() for edge in self.edges)
-        spans, gpu = int(rows["gpu_span_ns"].sum()), int(rows["gpu_ns"].sum())
+        run, gpu = int(rows["run_ns"].sum()), int(rows["gpu_ns"].sum())
         spread = rows["clock_spread_ns"]
         return {
             "ranks": len(rows),
@@ -190,7 +203,7 @@ class _RankMetrics:
             "span_ns": max(last, default=0) - min(first, default=0),
             "kernels": int(rows["kernels"].sum()),
             "gpu_ns": gpu,
-            "busy_share": int(rows["busy_ns"].sum()) / spans if spans else 0.0,
+            "busy_share": int(rows["busy_ns"].sum()) / run if run else 0.0,
             "attributed_share": int(self.gpu_in_ops[listed].sum()) / gpu if gpu else 0.0,
             "exposed_ns": int(rows["exposed_ns"].sum()),
             "clock_spread_ns": int(spread.max()) if len(rows) and (spread != NONE).all() else NONE,

@@ -59,7 +59,7 @@ function drawUtilisation(report, side) {
   place("utilisation", "GPU utilization", `The share of each ${time(bin)} in which any work ran on the device, and apart by kind of work.`, part, side);
   devices.forEach((device, at) => {
     const figures = report.figures.devices[at];
-    const about = `${device.name}: busy ${percent(share(figures.busy_ns, figures.span_ns))} of ${time(figures.span_ns)}, from first work to last`;
+    const about = `${device.name}: busy ${percent(share(figures.busy_ns, figures.run_ns))} of the run, ${time(figures.run_ns)}`;
     part.append(make("h3", { class: "name" }, about));
     chart(part, devices.length > 2 ? 170 : 220, about, () => timed(Object.entries(device.series).map(([kind, busy]) => {
       const style = STYLES[kind];

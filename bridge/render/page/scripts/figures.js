@@ -1,7 +1,7 @@
 // The figures at the head of the page: one report's, or two reports' with the change from A to B.
 
 const busyShare = ({ devices }) => {
-  const [busy, span] = ["busy_ns", "span_ns"].map((key) => devices.reduce((sum, one) => sum + one[key], 0));
+  const [busy, span] = ["busy_ns", "run_ns"].map((key) => devices.reduce((sum, one) => sum + one[key], 0));
   return span ? busy / span : 0;
 };
 
@@ -19,7 +19,7 @@ function largest({ operators, names, figures }) {
   return { name: names[operators.name[at]], share: share(operators.gpu_self_ns[at], figures.totals.gpu_ns) };
 }
 
-const idleTime = ({ devices, idle }) => Math.max(...idle.map((one) => one.idle_ns), devices.reduce((sum, one) => sum + one.span_ns - one.busy_ns, 0));
+const idleTime = ({ devices }) => devices.reduce((sum, one) => sum + one.idle_ns, 0);
 
 function iterationText({ median_ns: step, between_ns: between, loading_ns: loading }) {
   const apart = loading ? `, of which ${time(loading)} data loading` : "";
@@ -34,20 +34,20 @@ const IDLE = "Largest cause of idleness";
 const CARDS = [
   ["GPU busy", (r) => (r.figures.devices.length ? busyShare(r.figures) : null), percent, (r) =>
     (r.figures.devices.length > 1 && r.figures.devices.length < 5
-      ? r.figures.devices.map((d) => `${d.name.split(" ").slice(0, 2).join(" ")} ${percent(share(d.busy_ns, d.span_ns))}`).join(", ")
-      : r.figures.devices.length > 4 ? `of ${r.figures.devices.length} GPUs, from first work to last`
-        : `of ${time(r.figures.devices[0].span_ns)}, from first work to last`)],
+      ? r.figures.devices.map((d) => `${d.name.split(" ").slice(0, 2).join(" ")} ${percent(share(d.busy_ns, d.run_ns))}`).join(", ")
+      : r.figures.devices.length > 4 ? `of ${r.figures.devices.length} GPUs, of the run`
+        : `of the run, ${time(r.figures.devices[0].run_ns)}`)],
   [IDLE, (r) => (r.figures.idle.length ? share(r.figures.idle[0].idle_ns, idleTime(r.figures)) : null), percent,
     (r) => `of idle time: ${r.figures.idle[0].cause}, ${time(r.figures.idle[0].idle_ns)}`],
   ["Iteration", (r) => r.figures.iteration?.iteration_ns ?? null, time, (r) => iterationText(r.figures.iteration)],
   ["Steps", (r) => r.figures.steps || null, count, (r) => (r.figures.iteration ? `median ${time(r.figures.iteration.median_ns)}` : "")],
   [LARGEST, (r) => largest(r)?.share ?? null, percent, (r) => `of GPU time: ${largest(r).name}`],
   ["GPU time", (r) => (r.figures.totals.activities ? r.figures.totals.gpu_ns : null), time, (r) =>
-    `of ${r.figures.devices.length ? `${plural(r.figures.devices.length, "device")}, ` : ""}${time(r.figures.span_ns)} of capture`],
+    `of ${r.figures.devices.length ? `${plural(r.figures.devices.length, "device")}, ` : ""}${time(r.figures.run_ns)} of the run`],
   ["Activities", (r) => r.figures.totals.activities || null, count, kinds],
   ["In ops", (r) => (r.reasons.length && r.figures.totals.gpu_ns ? share(r.figures.totals.attributed_ns, r.figures.totals.gpu_ns) : null), percent,
     (r) => `of GPU time, in ${plural(r.figures.ops, "op")}`],
-  ["CPU time", (r) => r.figures.cpu?.total_ns ?? null, time, (r) => `of ${plural(r.figures.cpu.ops, "op")}, ${time(r.figures.span_ns)} of capture`],
+  ["CPU time", (r) => r.figures.cpu?.total_ns ?? null, time, (r) => `of ${plural(r.figures.cpu.ops, "op")}, ${time(r.figures.run_ns)} of the run`],
   [LARGEST_ON_CPU, (r) => (r.figures.cpu ? share(r.figures.cpu.op_ns, r.figures.cpu.total_ns) : null), percent, (r) => `of CPU time: ${r.figures.cpu.op}`],
   ["Op calls", (r) => (r.figures.totals.activities ? null : r.figures.calls || null), count, () => "ranges that are ops"],
   ["Capture quality", (r) => (r.quality && r.quality.score < 100 ? r.quality.score : null), count, (r) => `of 100: ${r.quality.first}`],

@@ -1,0 +1,398 @@
+"""The account of a run: how long it lasted, and what each GPU did in every nanosecond of it.
+
+docs/accuracy.md says which events a run lasts from and to, and what each state is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from bridge.analyze.core import no_timeline
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import highest, lowest, sums
+from bridge.analyze.core.kinds import is_communication
+from bridge.analyze.run.concurrency.clocks import APART, UNKNOWN, Clocks
+from bridge.analyze.run.concurrency.overlap import COMPUTE as KERNELS
+from bridge.analyze.run.concurrency.overlap import running
+from bridge.importers import frames
+from bridge.importers.capture import Capture, Facts
+from bridge.join.arrays import Ints, number_groups, unions
+from bridge.join.attributed import AttributedCapture, once
+
+# What a GPU can do at an instant: the first that applies counts, and idle where none does.
+COMPUTE, COMMUNICATION, COPY, OTHER, GRAPH = STATES = (
+    *("compute", "communication", "copy", "other", "graph"),
+)
+ELSEWHERE = "elsewhere"  # work that does not count: of another process, or not selected
+IDLE = "idle"
+EVIDENCE = CALLS, RANGES, SYSTEM_CALLS = ("calls", "ranges", "system calls")
+
+
+NUMBERED = re.compile(r"(\D*)(\d*)")
+
+
+class Span(NamedTuple):
+    """A time from a start to an end, in ns."""
+
+    start: int
+    end: int
+
+    def __or__(self, other: Span) -> Span:
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+    def __and__(self, other: Span) -> Span:
+        start = min(max(self.start, other.start), other.end)
+        return Span(start, max(start, min(self.end, other.end)))
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class GpuAccount:
+    """What a GPU did in a run, or in the selected part of one.
+
+    ``states`` are ns per state of `STATES`, `ELSEWHERE` where only a part of the work counts, and `IDLE`; they add
+    up to the length of the account. ``span_ns`` is the time from the first counted work to the last. ``exposed_ns``
+    is the time of counted communication in which nothing computed, not even work that does not count. ``processes``
+    are the states of each process, by process id, if several used the GPU; work of the others is `ELSEWHERE`.
+    """
+
+    device: str
+    states: Mapping[str, int]
+    span_ns: int = 0
+    exposed_ns: int = 0
+    processes: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the account in ns."""
+        return sum(self.states.values())
+
+    @property
+    def busy_ns(self) -> int:
+        """The time in which the GPU did counted work, in ns."""
+        return sum(self.states[state] for state in STATES)
+
+    @property
+    def idle_ns(self) -> int:
+        """The time in which the GPU did nothing, in ns."""
+        return self.states[IDLE]
+
+    @property
+    def share(self) -> float:
+        """The part of the account in which the GPU did counted work, from 0 to 1."""
+        return self.busy_ns / self.length_ns if self.length_ns else 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run from its first event to its last, and the account of its GPUs; ns on the clock of the first report.
+
+    The account is of ``part``, the span of what is selected, or all of the run. ``evidence`` is the kind of events,
+    of `EVIDENCE`, that tells most of when the run began: with `CALLS` it begins with the first CUDA call.
+    """
+
+    whole: Span
+    part: Span
+    gpus: tuple[GpuAccount, ...]
+    evidence: str = CALLS
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the run in ns."""
+        return self.whole.length
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the account is of a part of the run."""
+        return self.part != self.whole
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return what `dataclasses.asdict` wrote, read back from JSON."""
+        gpus = (
+            {**gpu, "processes": {int(pid): of for pid, of in gpu["processes"].items()}}
+            for gpu in values["gpus"]
+        )
+        return cls(
+            Span(*values["whole"]),
+            Span(*values["part"]),
+            tuple(GpuAccount(**gpu) for gpu in gpus),
+            values["evidence"],
+        )
+
+
+@once
+def runs(attributed: AttributedCapture) -> tuple[Run, ...]:
+    """Return the runs of a capture: reports on one clock are one run, all others one each.
+
+    Reports without a timeline have none.
+    """
+    if not no_timeline.has_timeline(attributed.capture):
+        return ()
+    clocks, result = RunClocks.of(attributed), []
+    by_gpu = _gpu_accounts(attributed, clocks)
+    devices = Devices.of_report(attributed)
+    for clock, whole in clocks.whole.items():
+        gpus = [a for gpu, a in by_gpu.items() if clocks.clock[devices.report[gpu]] == clock]
+        result.append(Run(whole, clocks.part[clock], in_order(gpus), clocks.evidence[clock]))
+    return tuple(result)
+
+
+def in_order(gpus: Iterable[GpuAccount]) -> tuple[GpuAccount, ...]:
+    """Return GPUs in the order of the numbers in their names."""
+
+    def key(gpu: GpuAccount) -> list[tuple[int, str]]:
+        return [(int(part or -1), text) for text, part in NUMBERED.findall(gpu.device)]
+
+    return tuple(sorted(gpus, key=key))
+
+
+# -- When runs, and the selected parts of them, begin and end
+
+
+@dataclass(frozen=True)
+class RunClocks:
+    """The clock of each report, a number, and what is added to its times in ns; and the runs by clock."""
+
+    clock: Ints
+    offset: Ints
+    whole: Mapping[int, Span]
+    part: Mapping[int, Span]
+    evidence: Mapping[int, str]
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> RunClocks:
+        """Return the clocks of the reports that have any event."""
+        return _run_clocks(attributed)
+
+    def part_of(self, report: int) -> Span:
+        """Return the selected part of the run of a report, in its own times."""
+        part, offset = self.part[int(self.clock[report])], int(self.offset[report])
+        return Span(part.start - offset, part.end - offset)
+
+
+@once
+def _run_clocks(attributed: AttributedCapture) -> RunClocks:
+    clock, offset = _clocks(attributed)
+    whole: dict[int, Span] = {}
+    evidence: dict[int, str] = {}
+    for report, (number, shift) in enumerate(zip(clock.tolist(), offset.tolist(), strict=True)):
+        run = run_of_report(attributed.capture, report)
+        if run is not None:
+            moved = Span(run[0].start + shift, run[0].end + shift)
+            whole[number] = whole.get(number, moved) | moved
+            evidence[number] = max(evidence.get(number, CALLS), run[1], key=EVIDENCE.index)
+    part = dict(whole)
+    if attributed.selection is not None:
+        for number, span in whole.items():
+            selected = [
+                Span(start + shift, end + shift)
+                for of, shift, start, end in zip(
+                    *(c.tolist() for c in (clock, offset, *_selected_times(attributed))),
+                    strict=True,
+                )
+                if of == number and start <= end
+            ]
+            nothing = Span(span.start, span.start)
+            part[number] = (reduce(or_, selected) if selected else nothing) & span
+    return RunClocks(clock, offset, whole, part, evidence)
+
+
+def _clocks(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the clock of each report, a number from 0, and what is added to its times in ns."""
+    reports = len(attributed.capture.facts)
+    if reports == 1:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    known = Clocks.of(attributed)
+    is_alone = np.isin(known.known_by, (APART, UNKNOWN))
+    _, clock = np.unique(np.where(is_alone, np.cumsum(is_alone), 0), return_inverse=True)
+    return clock.astype(np.int64), known.offset
+
+
+def run_of_report(capture: Capture, report: int) -> tuple[Span, str] | None:
+    """Return when the run of a report begins and ends, and the `EVIDENCE`; None for a report without any event."""
+    by_process = spans_of_processes(capture, report)
+    has_ranges = bool((frames.ints(capture.ranges, "report") == report).any())
+    return run_of_processes(by_process, capture.facts[report], has_ranges=has_ranges)
+
+
+def run_of_processes(
+    by_process: Mapping[int, Span], facts: Facts, *, has_ranges: bool
+) -> tuple[Span, str] | None:
+    """Return the run of some processes: with their calls of the operating system, clipped to the collection."""
+    if not by_process:
+        return None
+    of_system = [Span(*facts.system_spans[p]) for p in by_process if p in facts.system_spans]
+    hull = reduce(or_, [*by_process.values(), *of_system])
+    hull &= collection(facts, hull)
+    return hull, SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
+
+
+def collection(facts: Facts, events: Span) -> Span:
+    """Return the time that was collected, if the export tells it on the clock of its events; else all of their time."""
+    is_told = facts.session_ns > 0 and events.end > 0 and events.start < facts.session_ns
+    return Span(0, facts.session_ns) if is_told else events
+
+
+def spans_of_processes(capture: Capture, report: int = 0) -> dict[int, Span]:
+    """Return the first start and the last end of the ranges, API calls and activities of each process.
+
+    A range that never ended counts by its start.
+    """
+    result: dict[int, Span] = {}
+    for table in (capture.ranges, capture.launches, capture.activities):
+        rows = np.flatnonzero(frames.ints(table, "report") == report)
+        process, start, end = (frames.ints(table, c)[rows] for c in ("process", "start", "end"))
+        end = np.maximum(start, end)
+        if "open" in table:
+            end = np.where(table["open"].to_numpy()[rows], start, end)
+        group, used = number_groups(process)
+        first, last = lowest(group, start, len(used)), highest(group, end, len(used))
+        for key, begin, stop in zip(
+            *(c.tolist() for c in (process[used], first, last)), strict=True
+        ):
+            result[key] = result.get(key, Span(begin, stop)) | Span(begin, stop)
+    return result
+
+
+def _selected_times(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the begin and the end of what is selected in each report; the end is before the begin where nothing is.
+
+    That is the window, or the hull of the chosen ranges and of the work launched in them.
+    """
+    selection = attributed.selection
+    assert selection is not None
+    if selection.is_window:
+        return selection.start, selection.end
+    activities, rows = attributed.capture.activities, np.flatnonzero(selection.activities)
+    report, start = (frames.ints(activities, c)[rows] for c in ("report", "start"))
+    size = len(selection.start)
+    first = lowest(report, start, size, empty=np.iinfo(np.int64).max)
+    last = highest(report, attributed.end[rows], size, empty=np.iinfo(np.int64).min)
+    return np.minimum(selection.start, first), np.maximum(selection.end, last)
+
+
+# -- What each GPU did
+
+
+def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int, GpuAccount]:
+    """Return the account of each GPU with counted work, by its number in `Devices`."""
+    devices, work = Devices.of_report(attributed), attributed.capture.activities
+    parts = [clocks.part_of(report) for report in devices.report]
+    counted, start, size = attributed.counted, frames.ints(work, "start"), len(devices.names)
+    state = np.where(counted, states_of_work(attributed), len(STATES))
+    covered = covered_times(devices.gpu, state, start, attributed.end, parts)
+    exposed = exposed_communication(attributed, devices.gpu, np.arange(size), parts)
+    rows = np.flatnonzero(counted)
+    first = lowest(devices.gpu[rows], start[rows], size)
+    last = highest(devices.gpu[rows], attributed.end[rows], size)
+    return {
+        gpu: GpuAccount(
+            devices.names[gpu],
+            named_states(covered[:, gpu], parts[gpu].length, is_partial=not counted.all()),
+            int(last[gpu] - first[gpu]),
+            int(exposed[gpu]),
+            _of_processes(attributed, np.flatnonzero(devices.gpu == gpu), state, parts[gpu]),
+        )
+        for gpu in np.unique(devices.gpu[rows]).tolist()
+    }
+
+
+def _of_processes(
+    attributed: AttributedCapture, rows: Ints, state: Ints, part: Span
+) -> dict[int, dict[str, int]]:
+    """Return the states of each process of several with work on a GPU, of which ``rows`` are the activities."""
+    work = attributed.capture.activities
+    process, start = (frames.ints(work, c)[rows] for c in ("process", "start"))
+    users, result = np.unique(process).tolist(), {}
+    for user in users if len(users) > 1 else ():
+        own = np.where(process == user, state[rows], len(STATES))
+        times = covered_times(np.zeros_like(own), own, start, attributed.end[rows], [part])
+        pid = int(frames.pid(np.array([user]))[0])
+        result[pid] = named_states(times[:, 0], part.length, is_partial=True)
+    return result
+
+
+def states_of_work(attributed: AttributedCapture) -> Ints:
+    """Return the state, a position in `STATES`, that each activity puts its GPU into."""
+    activities = attributed.capture.activities
+    state = np.zeros(len(activities), np.int64)
+    for kind, name in ((frames.MEMCPY, COPY), (frames.MEMSET, OTHER), (frames.GRAPH, GRAPH)):
+        state[frames.is_kind(activities, kind)] = STATES.index(name)
+    state[is_communication(attributed)] = STATES.index(COMMUNICATION)
+    return state
+
+
+def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Span]) -> Ints:
+    """Return how long each GPU was in each state, and no earlier one, within a part of the time of each GPU.
+
+    ``state`` are positions in `STATES`, or the one behind them. The result is in ns, a row per state and a column per
+    GPU.
+    """
+    none = np.empty(0, np.int64)
+    total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
+    cover = none, none, none  # the union of the states so far
+    for number in range(len(STATES) + 1):
+        if len(rows := np.flatnonzero(state == number)):
+            own = gpu[rows], start[rows], end[rows]
+            cover = unions(*(np.concatenate(pair) for pair in zip(cover, own, strict=True)))
+        owner, begin, stop = within_parts(cover, parts)
+        total[number + 1] = sums(owner, stop - begin, len(parts))
+    result: Ints = np.diff(total, axis=0)
+    return result
+
+
+def exposed_communication(
+    attributed: AttributedCapture, group: Ints, gpu: Ints, parts: list[Span]
+) -> Ints:
+    """Return the time of counted communication in which nothing computed on the GPU, per group, in ns.
+
+    ``group`` is the group of each activity; ``gpu`` and ``parts`` are those of each group, which is of one GPU.
+    """
+    rows = np.flatnonzero(is_communication(attributed) & attributed.counted)
+    start = frames.ints(attributed.capture.activities, "start")[rows]
+    owner, start, end = within_parts(unions(group[rows], start, attributed.end[rows]), parts)
+    hidden = running(attributed, KERNELS).within(gpu[owner], start, end)
+    return sums(owner, end - start - hidden, len(parts))
+
+
+def within_parts(intervals: tuple[Ints, Ints, Ints], parts: list[Span]) -> tuple[Ints, Ints, Ints]:
+    """Return intervals, as owner, start and end, cut to the part of the time of their owner."""
+    owner, start, end = intervals
+    first, last = np.array(parts, np.int64).reshape(-1, 2).T
+    start = np.clip(start, first[owner], last[owner])
+    return owner, start, np.clip(end, start, last[owner])
+
+
+def named_states(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:
+    """Return times by the names of states, with the idle rest of a length."""
+    names = (*STATES, ELSEWHERE) if is_partial else STATES
+    result = dict(zip(names, times.tolist(), strict=False))
+    return result | {IDLE: length - int(times.sum())}
+
+
+__all__ = [
+    "COMMUNICATION",
+    "COMPUTE",
+    "COPY",
+    "ELSEWHERE",
+    "GRAPH",
+    "IDLE",
+    "OTHER",
+    "STATES",
+    "GpuAccount",
+    "Run",
+    "RunClocks",
+    "Span",
+    "runs",
+]

@@ -142,9 +142,10 @@ def loops_of(evidence: Evidence, marked: Steps, *, by_work: bool) -> LoopTree:
 
     Without ``by_work`` there are no others.
     """
-    found = [loop for key in _keys(evidence.capture) for loop in _of_marks(evidence, key, marked)]
+    keys = _keys(evidence.capture)
+    found = [loop for key in keys for loop in _of_marks(evidence, key, marked)]
     if by_work:
-        found += _of_work(evidence, marked)
+        found += _of_work(evidence, keys, marked)
     return _tree(_with_warm_up(evidence, _joined_ranks(evidence, found)))
 
 
@@ -237,11 +238,11 @@ class _Process:
         return alike[-1]
 
 
-def _of_work(evidence: Evidence, marked: Steps) -> Iterator[Loop]:
+def _of_work(evidence: Evidence, keys: Iterable[Key], marked: Steps) -> Iterator[Loop]:
     """Yield what recurs in the processes without marked steps; of others, ranges of one name outside of those."""
     capture = evidence.capture
     activities = dict(processes(capture.activities))
-    for key in _keys(capture):
+    for key in keys:
         own = marked.select((marked.report == key[0]) & (marked.process == key[1]))
         for one in _searched(evidence, key, activities.get(key), own):
             yield from _loops_of_process(evidence, one)

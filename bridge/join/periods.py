@@ -26,6 +26,7 @@ MIN_ALIKE = 3  # instances
 MIN_COVERED = 0.05  # share of the kernels, or of their time, in the instances of a period
 NAMES_IN_A_ROW = (1, 2, 4, 8)  # lengths of anchors
 MOST_ANCHORS = 16  # of each length, those that occur most
+MOST_ALIKE = 4  # anchors that occur as often, of which the most regular counts
 MOST_PAIRS = 64  # of unequal sections, for which the agreement is computed
 MOST_EQUAL = 0.6  # share of the instances that are equal, if a period is exact
 MIN_ORDER = 0.2  # agreement of the longest sequences of names in unequal instances
@@ -217,14 +218,9 @@ def _anchors(work: Sequence) -> Iterator[Ints]:
             (work.times[end] - work.times[first]) / spent,
         )
         possible = np.flatnonzero((covered >= MIN_COVERED) & (end - first >= number))
-        for at in _distinct(
-            number[possible],
-            first[possible],
-            _variation(order, edge, codes[possible]),
-            len(work),
-        ):
-            one = codes[possible[at]]
-            yield order[edge[one] : edge[one + 1]]
+        for at in _distinct(number[possible], first[possible], len(work)):
+            anchors = [order[edge[one] : edge[one + 1]] for one in codes[possible[at]].tolist()]
+            yield min(anchors, key=_variation)
 
 
 def _grams(name: Ints) -> Iterator[Codes]:
@@ -244,29 +240,20 @@ def _grams(name: Ints) -> Iterator[Codes]:
         yield (code >> np.uint64(48)).astype(np.uint16)
 
 
-def _variation(order: Ints, edge: Ints, codes: Ints) -> Floats:
-    """Return the coefficient of variation of the distances between the rows of each code."""
-    distance = np.diff(order, append=0).astype(float)
-    distance[edge[1:][edge[1:] > 0] - 1] = 0  # from the last row of a code to the first of the next
-    sums = np.append(0, np.cumsum(distance))
-    squares = np.append(0, np.cumsum(distance * distance))
-    pairs = edge[codes + 1] - edge[codes] - 1
-    mean = (sums[edge[codes + 1]] - sums[edge[codes]]) / pairs
-    square = (squares[edge[codes + 1]] - squares[edge[codes]]) / pairs
-    result: Floats = np.sqrt(np.maximum(square / np.maximum(mean * mean, 1) - 1, 0))
-    return result
-
-
-def _distinct(number: Ints, first: Ints, variation: Floats, length: int) -> list[int]:
-    """Return one code per number of occurrences and part of the sequence, the most regular and earliest."""
+def _distinct(number: Ints, first: Ints, length: int) -> list[Ints]:
+    """Return codes that occur as often in one part of the sequence, the earliest; of all, those that occur most."""
     place = first * 32 // max(1, length)
-    order = np.lexsort((first, np.round(variation, 1), place, number))
-    key = number[order] * 64 + place[order]
-    edges = run_edges(key)
+    order = np.lexsort((first, place, number))
+    edges = run_edges(number[order] * 64 + place[order])
     support = np.diff(edges) * number[order][edges[:-1]]
     most = np.sort(np.argsort(-support, kind="stable")[:MOST_ANCHORS])
-    result: list[int] = order[edges[:-1][most]].tolist()
-    return result
+    return [order[edges[one] : min(edges[one] + MOST_ALIKE, edges[one + 1])] for one in most]
+
+
+def _variation(row: Ints) -> float:
+    """Return the coefficient of variation of the distances between rows, to one decimal."""
+    distance = np.diff(row)
+    return round(float(distance.std() / distance.mean()), 1)
 
 
 # -- The sections of an anchor

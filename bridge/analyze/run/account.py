@@ -348,11 +348,13 @@ def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Sp
     total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
     cover = none, none, none  # the union of the states so far
     for number in range(len(STATES) + 1):
-        if len(rows := np.flatnonzero(state == number)):
+        rows = np.flatnonzero(state == number)
+        total[number + 1] = total[number]
+        if len(rows):
             own = gpu[rows], start[rows], end[rows]
             cover = unions(*(np.concatenate(pair) for pair in zip(cover, own, strict=True)))
-        owner, begin, stop = within_parts(cover, parts)
-        total[number + 1] = sums(owner, stop - begin, len(parts))
+            owner, begin, stop = within_parts(cover, parts)
+            total[number + 1] = sums(owner, stop - begin, len(parts))
     result: Ints = np.diff(total, axis=0)
     return result
 
@@ -365,6 +367,8 @@ def exposed_communication(
     ``group`` is the group of each activity; ``gpu`` and ``parts`` are those of each group, which is of one GPU.
     """
     rows = np.flatnonzero(is_communication(attributed) & attributed.counted)
+    if not len(rows):
+        return np.zeros(len(parts), np.int64)
     start = frames.ints(attributed.capture.activities, "start")[rows]
     owner, start, end = within_parts(unions(group[rows], start, attributed.end[rows]), parts)
     hidden = running(attributed, KERNELS).within(gpu[owner], start, end)
@@ -375,8 +379,10 @@ def within_parts(intervals: tuple[Ints, Ints, Ints], parts: list[Span]) -> tuple
     """Return intervals, as owner, start and end, cut to the part of the time of their owner."""
     owner, start, end = intervals
     first, last = np.array(parts, np.int64).reshape(-1, 2).T
-    start = np.clip(start, first[owner], last[owner])
-    return owner, start, np.clip(end, start, last[owner])
+    if len(parts) > 1:  # else one pair of limits is for all
+        first, last = first[owner], last[owner]
+    start = np.clip(start, first, last)
+    return owner, start, np.clip(end, start, last)
 
 
 def named_states(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:

@@ -45,6 +45,7 @@ MOST_LAYERS = 100  # more instances are no layers, even if the host only issues 
 MAX_EPILOGUE = 0.25  # of an instance: a pass ends with more kernels than that, a loop does not
 MIN_INNER = 0.5  # share of an instance in parts that recur: then it is no layer itself
 LONG = 1.5  # times the median of the rest: leading instances that are longer are warm-up
+MOST_ROUNDS = 16  # in which the rest of the instances becomes less by those that are warm-up
 MOST_NAMED = 3  # families of parts that are listed of a loop, the longest
 MOST_ENCLOSING = 8  # names of ranges that are tried as the marks of instances, the longest
 WARM_UP = re.compile(r"warm[ _-]?up", re.IGNORECASE)
@@ -141,9 +142,10 @@ def loops_of(evidence: Evidence, marked: Steps, *, by_work: bool) -> LoopTree:
 
     Without ``by_work`` there are no others.
     """
-    found = [loop for key in _keys(evidence.capture) for loop in _of_marks(evidence, key, marked)]
+    keys = _keys(evidence.capture)
+    found = [loop for key in keys for loop in _of_marks(evidence, key, marked)]
     if by_work:
-        found += _of_work(evidence, marked)
+        found += _of_work(evidence, keys, marked)
     return _tree(_with_warm_up(evidence, _joined_ranks(evidence, found)))
 
 
@@ -236,11 +238,11 @@ class _Process:
         return alike[-1]
 
 
-def _of_work(evidence: Evidence, marked: Steps) -> Iterator[Loop]:
+def _of_work(evidence: Evidence, keys: Iterable[Key], marked: Steps) -> Iterator[Loop]:
     """Yield what recurs in the processes without marked steps; of others, ranges of one name outside of those."""
     capture = evidence.capture
     activities = dict(processes(capture.activities))
-    for key in _keys(capture):
+    for key in keys:
         own = marked.select((marked.report == key[0]) & (marked.process == key[1]))
         for one in _searched(evidence, key, activities.get(key), own):
             yield from _loops_of_process(evidence, one)
@@ -485,8 +487,11 @@ def _is_pass(evidence: Evidence, one: _Process, period: Period, inner: Iterable[
         return False
     own = int(weights[period.last] - weights[period.first])
     last = one.last_like(period)
-    following = next((other.first for other in one.periods if other.first >= last.last), len(work))
-    if weights[following] - weights[last.last] > MAX_EPILOGUE * own / len(period):
+    after = int(weights[-1] - weights[last.last])
+    for other in one.periods:  # a loop of another number of instances is none of the pass
+        if other.first >= last.last and abs(len(other) - len(period)) > 1:
+            after -= other.kernels
+    if after > MAX_EPILOGUE * own / len(period) and not last.is_cut[1]:
         return True
     begin, end = int(work.issued[period.first]), int(work.issued[period.last - 1])
     nesting, ranges = evidence.nesting, evidence.capture.ranges
@@ -546,11 +551,18 @@ def _with_warm_up(evidence: Evidence, loops: list[Loop]) -> list[Loop]:
 
 
 def warm_up_of(length: Ints) -> int:
-    """Return how many leading instances, at most half, are longer than `LONG` times the median of the rest."""
-    for leading in range(len(length) // 2, 0, -1):
-        if (length[:leading] > LONG * np.median(length[leading:])).all():
-            return leading
-    return 0
+    """Return how many leading instances are longer than `LONG` times the median of the rest.
+
+    Where these are more than two and more than a quarter of all, the work itself becomes less.
+    """
+    warm_up = 0
+    for _ in range(MOST_ROUNDS if len(length) >= MIN_ALIKE else 0):
+        is_long = length > LONG * np.median(length[warm_up:])
+        leading = int(np.argmin(np.append(is_long, False)))
+        if leading <= warm_up:
+            break
+        warm_up = leading
+    return warm_up if warm_up <= max(2, len(length) // 4) else 0
 
 
 def _lengths(evidence: Evidence, steps: Steps) -> Ints:

@@ -26,8 +26,11 @@ MIN_ALIKE = 3  # instances
 MIN_COVERED = 0.05  # share of the kernels, or of their time, in the instances of a period
 NAMES_IN_A_ROW = (1, 2, 4, 8)  # lengths of anchors
 MOST_ANCHORS = 16  # of each length, those that occur most
+MOST_ALIKE = 4  # anchors that occur as often, of which the most regular counts
 MOST_PAIRS = 64  # of unequal sections, for which the agreement is computed
 MOST_EQUAL = 0.6  # share of the instances that are equal, if a period is exact
+MIN_ORDER = 0.2  # agreement of the longest sequences of names in unequal instances
+MOST_ORDERED = 8  # pairs of instances whose order is compared
 MIN_IN_RUN = 0.5  # share of the sections of an anchor in a run whose instances are not equal
 MOST_ODD = 0.25  # share of the sections of an anchor that are unlike their neighbours
 MAX_ODD = 1.5  # kernels of an unlike section within a loop, relative to those of the one before
@@ -96,7 +99,8 @@ class Sequence:
 class Period:
     """What recurs: instances are the rows from ``row`` up to ``end``, one entry each.
 
-    ``kernels`` are those in the instances, of which ``equal`` hold the same work. ``covered`` is the
+    ``kernels`` are those in the instances, of which ``equal`` hold the same work;
+    ``pause`` is the logarithm of the host's pause before them. ``covered`` is the
     larger of their share of all kernels and of all time, ``share`` the smaller. ``odd`` is the number
     of sections that are unlike the others, ``unequal`` of those with `MIN_EXTRA` kernels more or less
     than usual. ``exact`` tells whether most instances are equal. ``is_cut`` tells whether the sequence
@@ -107,6 +111,7 @@ class Period:
     end: Ints
     kernels: int
     equal: int
+    pause: int
     covered: float
     share: float
     odd: int
@@ -128,7 +133,14 @@ class Period:
     @property
     def merit(self) -> tuple[int, ...]:
         """What is compared of periods of one level: how much they hold, and how well they begin and end."""
-        return round(self.covered * COARSE), len(self), self.equal, -sum(self.is_cut), -self.first
+        cuts = sum(self.is_cut)
+        return round(self.covered * COARSE), len(self), self.equal, self.pause, -cuts, -self.first
+
+    def is_remnant_of(self, other: Period) -> bool:
+        """Return whether the period lies in an instance of another one that the sequence holds in part."""
+        length = int(np.median(other.end - other.row))
+        is_before = other.is_cut[0] and 0 <= other.first - self.last <= length
+        return is_before or (other.is_cut[1] and 0 <= self.first - other.last <= length)
 
     def overlaps(self, other: Period) -> bool:
         return self.first < other.last and other.first < self.last
@@ -160,7 +172,7 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
     units = sorted((_unit(one, found) for one in chosen), key=lambda one: -one.kernels)
     result: list[Period] = []
     for one in units:
-        if not any(one.overlaps(other) for other in result):
+        if not any(one.overlaps(other) or one.is_remnant_of(other) for other in result):
             result.append(one)
     return sorted(result, key=lambda one: one.first)
 
@@ -206,14 +218,9 @@ def _anchors(work: Sequence) -> Iterator[Ints]:
             (work.times[end] - work.times[first]) / spent,
         )
         possible = np.flatnonzero((covered >= MIN_COVERED) & (end - first >= number))
-        for at in _distinct(
-            number[possible],
-            first[possible],
-            _variation(order, edge, codes[possible]),
-            len(work),
-        ):
-            one = codes[possible[at]]
-            yield order[edge[one] : edge[one + 1]]
+        for at in _distinct(number[possible], first[possible], len(work)):
+            anchors = [order[edge[one] : edge[one + 1]] for one in codes[possible[at]].tolist()]
+            yield min(anchors, key=_variation)
 
 
 def _grams(name: Ints) -> Iterator[Codes]:
@@ -233,29 +240,20 @@ def _grams(name: Ints) -> Iterator[Codes]:
         yield (code >> np.uint64(48)).astype(np.uint16)
 
 
-def _variation(order: Ints, edge: Ints, codes: Ints) -> Floats:
-    """Return the coefficient of variation of the distances between the rows of each code."""
-    distance = np.diff(order, append=0).astype(float)
-    distance[edge[1:][edge[1:] > 0] - 1] = 0  # from the last row of a code to the first of the next
-    sums = np.append(0, np.cumsum(distance))
-    squares = np.append(0, np.cumsum(distance * distance))
-    pairs = edge[codes + 1] - edge[codes] - 1
-    mean = (sums[edge[codes + 1]] - sums[edge[codes]]) / pairs
-    square = (squares[edge[codes + 1]] - squares[edge[codes]]) / pairs
-    result: Floats = np.sqrt(np.maximum(square / np.maximum(mean * mean, 1) - 1, 0))
-    return result
-
-
-def _distinct(number: Ints, first: Ints, variation: Floats, length: int) -> list[int]:
-    """Return one code per number of occurrences and part of the sequence, the most regular and earliest."""
+def _distinct(number: Ints, first: Ints, length: int) -> list[Ints]:
+    """Return codes that occur as often in one part of the sequence, the earliest; of all, those that occur most."""
     place = first * 32 // max(1, length)
-    order = np.lexsort((first, np.round(variation, 1), place, number))
-    key = number[order] * 64 + place[order]
-    edges = run_edges(key)
+    order = np.lexsort((first, place, number))
+    edges = run_edges(number[order] * 64 + place[order])
     support = np.diff(edges) * number[order][edges[:-1]]
     most = np.sort(np.argsort(-support, kind="stable")[:MOST_ANCHORS])
-    result: list[int] = order[edges[:-1][most]].tolist()
-    return result
+    return [order[edges[one] : min(edges[one] + MOST_ALIKE, edges[one + 1])] for one in most]
+
+
+def _variation(row: Ints) -> float:
+    """Return the coefficient of variation of the distances between rows, to one decimal."""
+    distance = np.diff(row)
+    return round(float(distance.std() / distance.mean()), 1)
 
 
 # -- The sections of an anchor
@@ -364,7 +362,7 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
     values, at, counts = np.unique(content, return_index=True, return_counts=True)
     usual = int(np.argmax(counts))
     is_exact = bool(counts[usual] >= max(2, MOST_EQUAL * len(content)))
-    if not is_exact and len(content) < MIN_IN_RUN * len(size):
+    if not is_exact and (len(content) < MIN_IN_RUN * len(size) or not _in_order(work, start)):
         return None
     unequal = content != values[usual]
     unequal &= np.abs(size[first:last] - size[first + at[usual]]) >= MIN_EXTRA
@@ -373,6 +371,7 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
         end=np.append(start[1:], end),
         kernels=kernels,
         equal=_equal(work, start, np.append(start[1:], end)),
+        pause=int(np.log1p(work.pause[start[1:]]).mean() / SAME_PAUSE),
         covered=float(max(shares)),
         share=float(min(shares)),
         odd=run.odd,
@@ -380,6 +379,17 @@ def _period(work: Sequence, row: Ints, size: Ints, run: _Run) -> Period | None:
         exact=is_exact,
         is_cut=is_cut,
     )
+
+
+def _in_order(work: Sequence, start: Ints) -> bool:
+    """Return whether unequal instances hold their work in about the same order, not at random."""
+    pairs = np.unique(np.linspace(0, len(start) - 3, MOST_ORDERED).astype(np.int64)).tolist()
+    agreements = []
+    for at in pairs:
+        one, other = (list(_grams(work.name[start[k] : start[k + 1]]))[-1] for k in (at, at + 1))
+        a, b = (np.bincount(codes, minlength=1 << 16) for codes in (one, other))
+        agreements.append(np.minimum(a, b).sum() / max(1, np.maximum(a, b).sum()))
+    return bool(np.median(agreements) >= MIN_ORDER)
 
 
 def _equal(work: Sequence, first: Ints, last: Ints) -> int:

@@ -61,6 +61,9 @@ class Issued:
 def processes(table: pd.DataFrame) -> Iterator[tuple[Key, Ints]]:
     """Yield the processes of a table, with their rows."""
     report, process = (frames.ints(table, c) for c in ("report", "process"))
+    if len(table) and (report == report[0]).all() and (process == process[0]).all():
+        yield (int(report[0]), int(process[0])), np.arange(len(table))
+        return
     group, _ = number_groups(report, process)
     order = stable_order(group) if len(group) else group
     for a, b in pairwise(run_edges(group[order]).tolist()):
@@ -83,21 +86,19 @@ def issued_work(
     order = order_by(issued)
     rows, issued = rows[order], issued[order]
     ran = began[rows] + duration[rows]
-    start, end, is_wait = _host_calls(capture, key, launch)
-    last_return = np.maximum.accumulate(np.append(NEVER, end))
-    last_time = max(int(issued[-1]) + 1, int(ran.max()))  # later waits are not for this work
-    returned, done = (
-        last_return[np.searchsorted(start, when)]
-        for when in (issued, np.append(issued[1:], last_time))
-    )
+    own = launch[rows]
+    last = max(int(issued[-1]) + 1, int(ran.max()))  # later waits are not for this work
+    waits = _waits(capture, key)
+    called = frames.ints(capture.launches, "end")[own] if has_launches else ran
+    called = np.append(NEVER, np.maximum.accumulate(called))
+    waited = np.append(NEVER, np.maximum.accumulate(waits[1]))
+    waited = waited[np.searchsorted(waits[0], np.append(issued, last))]
+    done = np.maximum(called, waited)  # before each row, and behind the last one
     is_kernel = frames.is_kind(table, frames.KERNEL, frames.GRAPH)[rows]
     copies = np.flatnonzero(matches(table["name"], HOST_COPIES)[rows] & ~is_kernel)
-    waited_for = np.searchsorted(issued, start[is_wait], side="right") - 1
+    waited_for = np.searchsorted(issued, waits[0], side="right") - 1
     host = np.concatenate((copies, waited_for[waited_for >= 0]))
-    own = launch[rows]
-    resumed = np.minimum(np.where(returned == NEVER, issued, returned), issued)
-    if not has_launches:
-        resumed, done = issued, ran
+    resumed = np.where(done[:-1] == NEVER, issued, np.minimum(done[:-1], issued))
     text = frames.codes(table["name"])[rows]
     work = Issued(
         sequence=Sequence(
@@ -105,13 +106,13 @@ def issued_work(
             weight=is_kernel.astype(np.int64),
             spent=np.where(is_kernel, duration[rows], 0),
             begins=np.append(True, (own[1:] != own[:-1]) | (own[1:] == NONE)),
-            pause=issued - resumed,
+            pause=issued - resumed if has_launches else issued * 0,
         ),
         row=rows,
         range=np.full(len(rows), NONE),
         issued=issued,
-        resumed=resumed,
-        done=done,
+        resumed=resumed if has_launches else issued,
+        done=done[1:] if has_launches else ran,
         host=np.bincount(host, minlength=len(rows)),
         is_graph=frames.is_kind(table, frames.GRAPH)[rows],
         text=text,
@@ -179,15 +180,12 @@ def _dense(code: Ints, part: Ints) -> Ints:
     return names
 
 
-def _host_calls(capture: Capture, key: Key, launch: Ints) -> tuple[Ints, Ints, Flags]:
-    """Return start and end of the calls that issue work or wait for it, and which calls wait."""
+def _waits(capture: Capture, key: Key) -> tuple[Ints, Ints]:
+    """Return start and end of the calls that wait for work, by start."""
     calls = capture.launches
-    is_wait = matches(calls["name"], WAITING_CALLS)
-    is_relevant = is_wait.copy()
-    is_relevant[launch[launch != NONE]] = True
-    rows = np.flatnonzero(is_relevant & is_of_process(calls, key))
+    rows = np.flatnonzero(matches(calls["name"], WAITING_CALLS) & is_of_process(calls, key))
     rows = rows[order_by(frames.ints(calls, "start")[rows])]
-    return frames.ints(calls, "start")[rows], frames.ints(calls, "end")[rows], is_wait[rows]
+    return frames.ints(calls, "start")[rows], frames.ints(calls, "end")[rows]
 
 
 def matches(column: pd.Series, pattern: re.Pattern[str]) -> Flags:

@@ -324,7 +324,8 @@ def _advice_lines(summary: Summary, *, with_remedy: bool) -> Iterator[str]:
         yield "→ bridge advise REPORT"
     elif summary.advice:
         said = _first_advice(summary.advice, with_remedy=with_remedy)
-        yield f"{summary.advice.title}: {said}. → bridge advise REPORT"
+        following = f" Next: {summary.advice.next_title}." if summary.advice.next_title else ""
+        yield f"{summary.advice.title}: {said}.{following} → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary)}"

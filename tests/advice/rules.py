@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from advice.story import PAGEABLE, PINNED, TO_HOST, Story
+from advice.story import PAGEABLE, PINNED, TO_DEVICE, TO_HOST, Story
 from bridge.importers.ncu.metrics import Kernel, Rule, metrics_of
 from bridge.report import Report
 
@@ -142,7 +142,7 @@ def blocking(api: str) -> Story:
     with story.op("read"):
         for _ in range(20):
             story.kernel(us=100)
-            story.copy(50, way=TO_HOST, api=api, held=160)
+            story.copy(50, way=TO_DEVICE, api=api, held=160)
             story.rest(40)
     return story
 
@@ -442,7 +442,6 @@ FIRES: Mapping[str, Telling] = {
     "casts": lambda: casting(20),
     "data-parallel": lambda: two_gpus("DataParallel.forward"),
     "slow-backend": lambda: ddp("gloo:all_reduce"),
-    "communication": lambda: communicating(30, hidden=True),
     "exposed-communication": lambda: communicating(30),
     "stragglers": lambda: ranks(100),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=False),
@@ -488,7 +487,6 @@ QUIET: Mapping[str, Telling] = {
     "casts": lambda: casting(4),
     "data-parallel": lambda: two_gpus("DistributedDataParallel.forward"),
     "slow-backend": lambda: ddp("nccl:all_reduce"),
-    "communication": lambda: communicating(5, hidden=True),
     "exposed-communication": lambda: communicating(30, hidden=True),
     "stragglers": lambda: ranks(0),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=True),

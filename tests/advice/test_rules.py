@@ -105,7 +105,6 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # Kernels of 100 by turns, ten on each GPU; the first begins when an op has begun and a call returned.
     "data-parallel": (1 + 2 + 20 * 100 - 10 * 100, None),
     "slow-backend": (20 * (100 + 2), None),
-    "communication": (0, None),  # each collective runs while a kernel does: the run would not be shorter without it
     "exposed-communication": (
         20 * 30,
         20 * 30,

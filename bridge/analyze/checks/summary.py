@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.checks.advice import AdviceReport, advise, failed, no_work, start_up
+from bridge.analyze.checks.advice import (
+    MIN_SHARE,
+    AdviceReport,
+    advise,
+    failed,
+    no_work,
+    start_up,
+)
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
@@ -63,13 +70,17 @@ class OpTime:
 
 @dataclass(frozen=True)
 class FirstAdvice:
-    """The first advice: name, title and sentence of its rule, the figures of both texts, and what to do."""
+    """The first advice: name, title and sentence of its rule, the figures of both texts, and what to do.
+
+    ``next_title`` is the title of the advice that follows, "" for none.
+    """
 
     rule: str
     title: str
     remedy: str
     text: str = ""
     figures: Mapping[str, object] = field(default_factory=dict)
+    next_title: str = ""
 
 
 @dataclass(frozen=True)
@@ -240,8 +251,11 @@ def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
     others = [one for one in advised.advice if one.rule.name not in told]
     # What is paid once is among the costs: other advice says more.
     others.sort(key=lambda one: one.rule.name == start_up.PAID_ONCE)
-    first = next(iter(others), None)
-    if first is None:
+    if not others:
         return None
+    first = others[0]
     rule, figures = first.rule, dict(first.finding.figures)
-    return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures)
+    least = MIN_SHARE * advised.wall_ns
+    worth = (one for one in others[1:] if one.rule.name != rule.name and one.expected_ns >= least)
+    following = next((one.rule.title for one in worth), "")
+    return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)

@@ -10,7 +10,7 @@ import pandas as pd
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
-from bridge.analyze.checks.costs import NO_RANGE, host_costs
+from bridge.analyze.checks.costs import host_costs
 from bridge.analyze.core.groups import sums, texts
 from bridge.analyze.core.kinds import loads_data
 from bridge.analyze.run.account import RunClocks, Span
@@ -21,11 +21,11 @@ from bridge.join.arrays import NONE, Flags, Ints, number_groups
 
 PAID_ONCE = "paid-once"
 MIN_START_UP = 0.2  # of the idle time, and of the span
+LITTLE = 0.15  # of the time before and behind all work: less can be done about it than about what repeats
 ONCE = 0.75  # of the ceiling, which a longer or later run saves
 FIRST = 3  # times the idle time of a usual iteration
 MIN_ITERATIONS = 3
 MAX_RANGES = 100  # called warm-up, the longest, that are looked at
-MIN_NAMED = 0.5  # of the time, which one range or call has, to be called by it
 MAX_WARM_UPS = 5  # calls of an op that is called warm-up
 WARM_UP = re.compile(
     r"(?<![a-z])(?:warm[-_ ]?up|initiali[sz]\w*|init|start[-_ ]?up)(?![a-z])", re.IGNORECASE
@@ -148,8 +148,7 @@ def paid_once(evidence: Evidence) -> Finding | None:
         "cause": " in ".join(filter(None, (most["what"], most["range"]))),
         "cause_ns": int(most["total_ns"]),
     }
-    is_named = bool(most["total_ns"] >= MIN_NAMED * total and most["what"] != NO_RANGE)
-    return Finding(figures, table, total, is_named=is_named)
+    return Finding(figures, table, total)
 
 
 RULES = (
@@ -175,5 +174,6 @@ RULES = (
         NSIGHT_BRIDGE,
         ("work",),
         paid_once,
+        certainty=LITTLE,
     ),
 )

@@ -157,6 +157,17 @@ def filling(api: str) -> Story:
     return story
 
 
+def building(us: int, op: str = "build") -> Story:
+    """A program that builds for a while, and then computes for 1000."""
+    story = Story()
+    with story.op(op):
+        story.rest(us)
+    with story.op("work"):
+        for _ in range(20):
+            story.kernel(us=50)
+    return story
+
+
 def warming(op: str) -> Story:
     story = Story()
     with story.op(op):
@@ -407,6 +418,7 @@ def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
     "start-up": lambda: warming("warm-up"),
+    "paid-once": lambda: building(300),
     "kernel-hotspot": lambda: hot("big"),
     "memcpy-bound": lambda: copying(100, 10),
     "low-gpu-use": lambda: used(0.4),
@@ -448,6 +460,7 @@ FIRES: Mapping[str, Telling] = {
 }
 QUIET: Mapping[str, Telling] = {
     "start-up": lambda: warming("work"),
+    "paid-once": lambda: building(200),
     "kernel-hotspot": lambda: hot("one", "other"),
     "memcpy-bound": lambda: copying(10, 100),
     "failed-calls": lambda: failing(0),

@@ -21,13 +21,13 @@ KERNELS = 64
 TABLES = {
     "kernels": "start end device context stream correlation process name full_name mangled registers"
     " grid_x grid_y grid_z block_x block_y block_z shared_static shared_dynamic",
-    "launches": "start end thread correlation name",
+    "launches": "start end thread correlation name result",
     "annotations": "start end type thread domain text text_id",
 }
 UNREAD = {  # what nsys writes besides; rows must be as wide as real ones, and nsys stats asks for some
     "kernels": "launchType cacheConfig localMemoryPerThread localMemoryTotal gridId"
     " sharedMemoryExecuted sharedMemoryLimitConfig",
-    "launches": "eventClass returnValue",
+    "launches": "eventClass",
     "annotations": "rangeId endGlobalTid floatValue",
 }
 STEPS_AT_ONCE = 200
@@ -50,7 +50,9 @@ def lane(thread, strings, steps, per_call_text):
                 gpu = max(gpu, clock + 5_000) + 700
                 took = 2_000 + correlation * 7_919 % 9_000
                 name = names[(layer * len(OPS) + n) % KERNELS]
-                rows["launches"].append((clock + 1_500, clock + 5_000, thread, correlation, launch))
+                rows["launches"].append(
+                    (clock + 1_500, clock + 5_000, thread, correlation, launch, 0)
+                )
                 shape = (128, 1, 1, 256, 1, 1, 0, 0)
                 where = (0, 1, 7 + (thread & 0xFF), correlation, process)
                 rows["kernels"].append((gpu, gpu + took, *where, name, name, name, 32, *shape))

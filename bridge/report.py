@@ -278,7 +278,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the use of the GPUs, the largest rows by time and the accounting, for notebooks."""
-        from bridge.render.summary import use_lines  # only notebooks need it
+        from bridge.render.first_screen import use_lines  # only notebooks need it
 
         by = "op"
         if not self.ranges and self.totals["activities"]:

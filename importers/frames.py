@@ -62,7 +62,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
         "start end thread process domain domain_name name kind category color payload json open"
         " text report".split()
     ),
-    "launches": tuple("start end thread process correlation name report".split()),
+    "launches": tuple("start end thread process correlation name result report".split()),
     "activities": tuple(
         "start end kind process device context stream correlation name full_name mangled bytes"
         " copy_kind source_kind target_kind migration_cause grid_x grid_y grid_z block_x block_y"

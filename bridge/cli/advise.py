@@ -102,15 +102,18 @@ def advise(
     form = output.format
     text = _text(advised, form, rows, to_terminal=output.to_terminal)
     if form in ("text", "md") and not names:
-        text = _diagnosis(report) + ("\n" if form == "md" else "") + text
+        text = _diagnosis(report, advised) + ("\n" if form == "md" else "") + text
     output.write(text, f"{len(advised.advice)} pieces of advice")
 
 
-def _diagnosis(report: Report) -> str:
-    """Return how busy the GPUs were and why they were idle, above the findings."""
-    from bridge.render.summary import use_lines
+def _diagnosis(report: Report, advised: AdviceReport) -> str:
+    """Return what failed, how busy the GPUs were and why they were idle, above the findings."""
+    from bridge.analyze.checks.failures import hides_causes
+    from bridge.render.first_screen import first_lines
 
-    return options.wrapped(use_lines(report.use))
+    use = report.use
+    use = replace(use, idle=()) if hides_causes(advised.failures) else use
+    return options.wrapped(first_lines(advised.failures, use))
 
 
 def _list() -> Listing:

@@ -17,8 +17,8 @@ FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `bridge.importers
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
-    "no-device-work data-loading single-process-loader recompilation start-up low-gpu-use "
-    "low-use-stretches long-gaps "
+    "failed-calls no-device-work not-recorded data-loading single-process-loader recompilation start-up paid-once "
+    "low-gpu-use low-use-stretches long-gaps "
     "launch-bound host-bound short-kernels pageable-memcpys synchronous-memcpys "
     "synchronous-memsets synchronization numbers-read-back small-grids no-tensor-cores "
     "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound data-parallel slow-backend communication "

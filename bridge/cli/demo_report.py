@@ -21,7 +21,7 @@ PROCESS = 4242 << 24
 MAIN, AUTOGRAD, LOADER = (PROCESS | 4242 + n for n in range(3))
 
 
-COMPUTE, COPIES, NCCL = 7, 13, 20
+COMPUTE, NCCL = 7, 20  # streams
 
 
 NCCL_DOMAIN = 3
@@ -49,6 +49,9 @@ KERNELS = {  # kernel: (short name, ns)
     "reduce": ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 120_000),
 }
 
+# A collective waits for the gradients, the optimizer for all collectives: the last one of a step runs alone.
+WAITS_FOR = {"reduce": COMPUTE, "adam": NCCL}
+
 NAMESPACES = {  # by the first word of the short name
     **dict.fromkeys(("vectorized", "layer", "multi"), "at::native::"),
     "flash": "flash::",
@@ -67,7 +70,7 @@ class _Recorder:
     def __init__(self) -> None:
         self.strings = Strings()
         self.host = {MAIN: 1_000_000, AUTOGRAD: 1_000_000, LOADER: 1_000_000}
-        self.device = {COMPUTE: 0, COPIES: 0, NCCL: 0}
+        self.device = {COMPUTE: 0, NCCL: 0}
         self.rows: dict[str, list[Row]] = {
             name: [] for name in ("annotations", "launches", "kernels", "copies", "fills")
         }
@@ -104,7 +107,10 @@ class _Recorder:
 
     def kernel(self, thread: int, kind: str, stream: int = COMPUTE, times: float = 1) -> None:
         short, ns = KERNELS[kind]
-        where = self._run(thread, stream, int(ns * times), self.call(thread, "cudaLaunchKernel"))
+        call = self.call(thread, "cudaLaunchKernel")
+        if kind in WAITS_FOR:  # its stream waits for an event of another one
+            self.device[stream] = max(self.device[stream], self.device[WAITS_FOR[kind]])
+        where = self._run(thread, stream, int(ns * times), call)
         name, full = self.strings(short), self.strings(_demangled(short))
         shape = {
             "grid_x": 432,
@@ -119,7 +125,7 @@ class _Recorder:
         )
 
     def copy(self, thread: int, size: int) -> None:
-        where = self._run(thread, COPIES, size // 20, self.call(thread, "cudaMemcpyAsync", 6_000))
+        where = self._run(thread, COMPUTE, size // 20, self.call(thread, "cudaMemcpyAsync", 6_000))
         self.rows["copies"].append({**where, "bytes": size, "copy_kind": 1})
 
     def fill(self, thread: int, size: int) -> None:
@@ -148,7 +154,7 @@ def _step(r: _Recorder, step: int) -> None:
     _fetch(r, step)
     with r.op(MAIN, f"ProfilerStep#{step}"):
         with r.op(MAIN, "copy batch"):
-            r.copy(MAIN, 8 << 20)
+            r.copy(MAIN, 1 << 20)
         with r.op(MAIN, "forward"):
             for layer in range(LAYERS):
                 _forward(r, step, layer)

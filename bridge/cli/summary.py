@@ -62,10 +62,10 @@ def summary(
 
 def summary_text(report: Summarized, look: Look) -> str:
     """Return the summary of a report, its largest rows, and the accounting of all activities."""
-    from bridge.render import summaries, summary, table, units
+    from bridge.render import first_screen, summaries, table, units
 
     by, rows = _largest(report)
-    lines = summary.lines(report.summary)
+    lines = first_screen.lines(report.summary)
     head = options.wrapped([*lines, ""]) if lines else ""
     remedies = [remedy for remedy in look.remedies if remedy == table.WIDER]
     more = with_report(f"bridge report REPORT --by {by}")

@@ -28,9 +28,10 @@ from bridge.join.attribution import (
     log_attribution,
 )
 from bridge.join.autograd import Directions
-from bridge.join.families import chosen_names, chosen_steps, marked_steps, why_no_marks
+from bridge.join.families import chosen_names
 from bridge.join.hierarchy import CALLER, with_callers, with_forward_ranges
-from bridge.join.iterations import with_loop_ends, with_optimizer_steps
+from bridge.join.loops import Evidence, LoopTree, loops_of
+from bridge.join.marks import chosen_steps, marked_steps, with_loop_ends, with_optimizer_steps
 from bridge.join.nesting import Modules, Nesting
 from bridge.join.options import (
     AttributionOptions,
@@ -42,7 +43,6 @@ from bridge.join.options import (
 )
 from bridge.join.paths import paths
 from bridge.join.phases import Records, attribute_with_phases
-from bridge.join.repeats import why_no_repetition, with_repetition
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules, readable_names
 from bridge.knowledge.suggestions import unknown_name
@@ -335,33 +335,30 @@ class AttributedCapture:
         return marked_steps(self.capture, self.attribution.launch, self.duration)
 
     @cached_property
-    def iterations(self) -> Steps:
-        """The steps, without what follows the last one.
+    def loops(self) -> LoopTree:
+        """What the program repeats: its iterations, the epochs around them and the parts in them.
 
-        For a process without step ranges, they are those that optimizers end, or else those found
-        by repetition of its work. If the user names the ranges of steps, they are those.
+        If the user names the ranges of steps, those are the iterations.
         """
-        if self.step_name is not None:
-            return self.steps
-        steps = with_loop_ends(self.steps, self.capture, self.op, self.ops)
-        if not all(facts.timeline for facts in self.capture.facts):
-            return steps  # repetitions would be replays of single kernels
-        steps = with_optimizer_steps(steps, self.capture, self.op)
         attribution = self.attribution
-        return with_repetition(
-            steps, self.capture, attribution.launch, self.duration, attribution.nesting
-        )
+        evidence = Evidence.of(self.capture, attribution.nesting, attribution.launch, self.duration)
+        if self.step_name is not None:
+            return loops_of(evidence, self.steps, by_work=False)
+        marked = with_loop_ends(self.steps, self.capture, self.op, self.ops)
+        # Without a timeline repetitions would be replays of single kernels.
+        is_timeline = all(facts.timeline for facts in self.capture.facts)
+        if is_timeline:
+            marked = with_optimizer_steps(marked, self.capture, self.op, evidence.issued)
+        return loops_of(evidence, marked, by_work=is_timeline)
+
+    @property
+    def iterations(self) -> Steps:
+        """The instances of the loops of iterations, an entry per process."""
+        return self.loops.steps
 
     def why_no_iterations(self) -> str:
-        """Return, for a capture without iterations, which conditions were not met."""
-        of_ranges = why_no_marks(self.capture, self.attribution.launch, self.duration)
-        if not len(self.capture.activities):
-            return f"{of_ranges}, and there is no work on a GPU"
-        attribution = self.attribution
-        of_work = why_no_repetition(
-            self.capture, attribution.launch, self.duration, attribution.nesting
-        )
-        return f"{of_ranges}, no optimizer ends a step, and {of_work}"
+        """Return in a clause why a capture has no iterations, and what repeats instead."""
+        return self.loops.why
 
     @cached_property
     def activity_step(self) -> Ints:

@@ -63,6 +63,11 @@ class Steps:
         return cls.of_ranges(ranges, rows, step_number[code[rows]])
 
     @classmethod
+    def none(cls) -> Steps:
+        """Return no steps."""
+        return cls(*(np.empty(0, np.int64) for _ in fields(cls)))
+
+    @classmethod
     def of_ranges(cls, ranges: pd.DataFrame, rows: Ints, number: Ints) -> Steps:
         """Return these rows of ranges as steps in order of time; a range inside of another is no step."""
         report, process, start, end = (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from bridge.analyze.core.catalog.lookup import host_tables
+from bridge.render import failures, table_columns, units
 from bridge.render import table as tables
-from bridge.render import table_columns, units
 from bridge.render.table import Look
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def as_json(advised: AdviceReport, rows: int) -> str:
         "format": FORMAT,
         "source": list(advised.source),
         "wall_ns": advised.wall_ns,
+        "failures": failures.as_objects(advised.failures),
         "advice": [_as_object(advice, rows) for advice in advised.advice],
         "small": [_as_object(advice, 0) for advice in advised.small],
         "passed": [rule.name for rule in advised.passed],

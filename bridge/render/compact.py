@@ -20,6 +20,7 @@ from bridge.render.advice import records, with_figures
 
 LONGEST = 160  # characters of a text in a row
 DIGITS = 4
+MOST_FAILURES = 3
 TIME = "_ns"
 NEXT = "NEXT"
 Document = dict[str, Any]
@@ -172,7 +173,13 @@ def summary(document: Mapping[str, Any]) -> Document:
         texts = {name: with_figures(first[name], first["figures"]) for name in ("text", "remedy")}
         first = {**_without(first, "figures"), **texts}
     rest = _without(document, "rows", "format")
-    return {**rest, "advice": first, "rows": Rows.of(document["rows"])}
+    return {**rest, **_failures(document), "advice": first, "rows": Rows.of(document["rows"])}
+
+
+def _failures(document: Mapping[str, Any]) -> Document:
+    """Return the sentences on what failed first."""
+    told = [{name: one[name] for name in ("kind", "text")} for one in document["failures"]]
+    return {"failures": told[:MOST_FAILURES]}
 
 
 def advice(document: Mapping[str, Any], top: int) -> Document:
@@ -186,6 +193,7 @@ def advice(document: Mapping[str, Any], top: int) -> Document:
         needs.setdefault(rule["record"], []).append(rule["rule"])
     return {
         **{name: document[name] for name in ("source", "wall_ns")},
+        **_failures(document),
         "advice": pieces[:top],
         "further": [piece["rule"] for piece in pieces[top:]],
         "small": [piece["rule"] for piece in document["small"]],

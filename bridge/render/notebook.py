@@ -17,7 +17,7 @@ from bridge.analyze.checks.advice import Advice, AdviceReport
 from bridge.analyze.checks.quality import Quality
 from bridge.analyze.checks.summary import Summary
 from bridge.analyze.core.catalog import Column
-from bridge.render import advice, diff, quality, summary, units
+from bridge.render import advice, diff, first_screen, quality, units
 from bridge.render import table as tables
 from bridge.render.diff import DiffView
 from bridge.render.table_columns import displayed, writer
@@ -174,7 +174,7 @@ class ShownSummary(Summary):
 
     def _repr_html_(self) -> str:
         """Return the lines of `bridge summary` as HTML."""
-        return document(paragraphs(summary.lines(self)))
+        return document(paragraphs(first_screen.lines(self)))
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 from bridge.analyze.checks.quality import BEST, Deduction, Quality
-from bridge.render import advice, device_work
+from bridge.render import advice, device_work, failures
 from bridge.render import table as tables
 from bridge.render.table import Look
 
 FORMAT = "bridge.quality/1"
 INDENT = "   "
+NOT_RECORDED = "not-recorded"  # the kind of a failure
 MOST_MESSAGES = 5  # of the profiler, and lines of the program
-NO_SCORE = "capture quality not rated: {} ran on a GPU"
+NO_SCORE = "capture quality not rated: {}"
 # Words for scores, by the least that they stand for; docs/doctor.md says what each means.
 VERDICTS = ((90, "good"), (60, "usable"), (0, "poor"))
 OVERHEAD = "Overhead of the profiler; only what falls into the work of the program (inside) lowers the score:"
@@ -40,9 +41,9 @@ def head(quality: Quality) -> str:
 
 
 def _score(quality: Quality) -> str:
-    if quality.score is None:
-        return NO_SCORE.format("next to nothing" if quality.on_gpu else "nothing")
-    return score_text(quality.score)
+    if quality.nothing:
+        return NO_SCORE.format(device_work.in_short(quality.nothing))
+    return score_text(quality.score or 0)
 
 
 def score_text(score: int) -> str:
@@ -52,14 +53,18 @@ def score_text(score: int) -> str:
 
 
 def words(quality: Quality) -> list[str]:
-    """Return the sentences on what ran if that is next to nothing, and what the program and the profiler say."""
-    nothing = quality.nothing
-    first = nothing.messages if nothing else ()
-    others = [text for text in quality.messages if not text.startswith(tuple(first))]
+    """Return the sentences on what failed, on what ran if next to nothing did, and what program and profiler say."""
+    told = [one for one in quality.failures if not (quality.nothing and one.kind == NOT_RECORDED)]
+    ran = [device_work.what_ran(quality.nothing)] if quality.nothing else []
+    said = failures.quoted(quality.failures)
+    printed = [text for text in quality.printed if text not in said]
+    messages = [*(quality.nothing.messages if quality.nothing else ()), *quality.messages]
+    others = dict.fromkeys(text for text in messages if not text.startswith(tuple(said)))
     return [
-        *([device_work.what_ran(nothing)] if nothing else []),
-        *device_work.quoted(device_work.PROGRAM, quality.printed[:MOST_MESSAGES]),
-        *device_work.quoted(device_work.PROFILER, [*first, *others[:MOST_MESSAGES]]),
+        *failures.lines(told),
+        *ran,
+        *device_work.quoted(device_work.PROGRAM, printed[:MOST_MESSAGES]),
+        *device_work.quoted(device_work.PROFILER, [*others][:MOST_MESSAGES]),
     ]
 
 

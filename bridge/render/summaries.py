@@ -89,48 +89,58 @@ def run_line(run_ns: int | None, *, is_part: bool) -> str:
 
 
 def step_lines(paces: Iterable[Pace]) -> str:
-    """Return a line per process, two if much time passes between its steps; '' without steps."""
+    """Return two lines per loop: its steps, and the time of an iteration; '' without steps."""
     result = [*paces]
     return "".join(f"{_steps_line(pace, several=len(result) > 1)}\n" for pace in result)
 
 
 def _steps_line(pace: Pace, *, several: bool) -> str:
-    pid, _, *file = pace.home
-    process = f" of process {pid}{''.join(f' in {name}' for name in file)}" if several else ""
+    of_file = f" in {pace.file}" if pace.file and len(pace.pids) == 1 else ""
+    of_loop = f" of {clean(pace.loop)}{of_file}" if several else ""
     note = NOTES.get(pace.found_by, "")
     outliers = f", {_count(pace.outliers, 'outlier')}" if pace.outliers else ""
     warm_up = f" ({units.count(pace.warm_up)} of warm-up)" if pace.warm_up else ""
     role = ROLES.get(pace.slower_by, pace.slower_by)
     cause = f", with {units.time(pace.excess_ns)} more {role} than usual"
     excess = cause if pace.excess_ns > 0 else ""
-    if pace.steps == 1:
-        return f"1 step{process}{note}: {units.time(pace.slowest_ns)}"
+    if pace.count == 1:
+        return f"1 step{of_loop}{note}: {units.time(pace.slowest_ns)}"
+    iteration = f"\niteration, median: {iteration_text(pace)}" if pace.iteration_ns else ""
     return (
-        f"{units.count(pace.steps)} steps{process}{note}{warm_up}: median {units.time(pace.median_ns)},"
+        f"{units.count(pace.count)} steps{of_loop}{note}{warm_up}: median {units.time(pace.median_ns)},"
         f" mean {units.time(pace.mean_ns)}, p95 {units.time(pace.p95_ns)},"
         f" variation {units.percent(pace.variation)}{outliers};"
-        f" step {pace.slowest} is the slowest, {units.time(pace.slowest_ns)}{excess}{_between(pace)}"
+        f" step {pace.slowest} is the slowest, {units.time(pace.slowest_ns)}{excess}{iteration}"
     )
 
 
 def iteration_text(pace: Pace | Iteration) -> str:
     """Return ``153.4 ms (8.3 ms in the step, 145.1 ms between steps, of which 144.9 ms data loading)``.
 
-    Without much time between steps it is the time of an iteration alone.
+    Without much time between steps it is the time of an iteration alone. The time on the host is said
+    if it differs.
     """
+    host = f", on the host {units.time(pace.host_ns)}" if host_differs(pace) else ""
     if pace.between_ns <= MIN_BETWEEN * pace.median_ns:
-        return units.time(pace.iteration_ns)
+        return f"{units.time(pace.iteration_ns)}{host}"
     loading = f", of which {units.time(pace.loading_ns)} data loading" if pace.loading_ns else ""
     return (
-        f"{units.time(pace.iteration_ns)} ({units.time(pace.median_ns)} in the step,"
+        f"{units.time(pace.iteration_ns)}{host} ({units.time(pace.median_ns)} in the step,"
         f" {units.time(pace.between_ns)} between steps{loading})"
     )
 
 
-def _between(pace: Pace) -> str:
-    if pace.between_ns <= MIN_BETWEEN * pace.median_ns:
-        return ""
-    return f"\niteration, from the start of a step to the start of the next: {iteration_text(pace)}"
+MIN_DIFFERENCE = 0.05  # of the times of an iteration on the GPU and on the host, if both are said
+
+
+def host_differs(pace: Pace | Iteration) -> bool:
+    """Return whether the time of an iteration on the host is worth saying beside that on the GPU."""
+    return (
+        abs(pace.host_ns - pace.iteration_ns)
+        > MIN_DIFFERENCE * pace.iteration_ns
+        > 0
+        < pace.host_ns
+    )
 
 
 LOOP_VERBS = {"repetition": "begin", "optimizer": "end"}

@@ -409,7 +409,8 @@ def _fifteenth(database: Database) -> None:
 
 
 def _sixteenth(database: Database) -> None:
-    """Add the times of processes by their calls of the operating system, as JSON."""
+    """Add what API calls returned, and the times of processes by their calls of the operating system, as JSON."""
+    _second(database)
     if "system_spans" not in {column.name for column in database.table("reports").columns}:
         database.table("reports").add_column("system_spans", str)
 

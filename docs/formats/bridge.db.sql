@@ -1,4 +1,4 @@
--- The tables of bridge.db, schema version 15. Made by python -m tests.docs contracts.
+-- The tables of bridge.db, schema version 16. Made by python -m tests.docs contracts.
 
 CREATE TABLE "activities" (
    "id" INTEGER PRIMARY KEY,
@@ -142,6 +142,7 @@ CREATE TABLE "launches" (
    "process" INTEGER,
    "correlation" INTEGER,
    "name" INTEGER,
+   "result" INTEGER,
    "report" INTEGER
 );
 
@@ -330,7 +331,7 @@ CREATE TABLE "reports" (
    "source" TEXT,
    "product" TEXT,
    "schema" TEXT,
-   "warnings" TEXT, "epoch_ns" INTEGER, "metadata" TEXT, "beside" TEXT, "aggregates" TEXT, "session_ns" INTEGER,
+   "warnings" TEXT, "epoch_ns" INTEGER, "metadata" TEXT, "beside" TEXT, "aggregates" TEXT, "session_ns" INTEGER, "system_spans" TEXT,
    PRIMARY KEY ("run", "report")
 );
 

@@ -1,12 +1,11 @@
 """What the profiler and the program said: their own words tell why a report holds nothing, or little.
 
-Of the output of a program at most one line per process and stream is kept, and only a line that says what went
-wrong, what makes a GPU slow, or, where next to nothing ran on a device, the last one.
+Of the output of a program at most one line per process and stream is kept, and only a line that tells of an error
+(`importers/program_errors.py`) or of what makes a GPU slow.
 """
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.importers import frames
+from bridge.importers import frames, profiler_words, program_errors
 from bridge.importers.frames import MISSING
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.annotations import Strings
@@ -22,8 +21,6 @@ from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
 from bridge.importers.texts import Texts
 
 LONGEST = 160  # characters of a quoted line
-LAST_LINES = 20  # of an output, in which an error is looked for
-TAIL = 65_536  # characters of an output, in which lines are looked for
 # What frameworks print about the speed of a GPU, or that they use none.
 HINTS = (
     "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled",
@@ -43,30 +40,6 @@ HINTS = (
     "no CUDA-capable device is detected",
     "CUDA driver version is insufficient for CUDA runtime version",
 )
-# A metric may be called like an exception (MeanSquaredError: 0.012): without a traceback before it, only these count.
-KNOWN_EXCEPTIONS = (
-    *(n for n in dir(builtins) if n.endswith(("Error", "Exception"))),
-    *"OutOfMemoryError AcceleratorError DistBackendError DistNetworkError ChildFailedError".split(),
-    *"CalledProcessError JSONDecodeError CUDARuntimeError XlaRuntimeError ResourceExhaustedError".split(),
-)
-RANK = r"^(?:\[rank\d+\]: ?)?"  # which PyTorch puts before each line of an error
-NUMBER = r"[-+]?[\d.][\d.,]*(?:e[-+]?\d+)?\s*%?\s*$"
-CRASH = re.compile(
-    rf"{RANK}(?:\w+\.)*(?:{'|'.join(KNOWN_EXCEPTIONS)}): (?!\s*{NUMBER})\s*\S"
-    r"|\bSegmentation fault|\bcore dumped|\bterminate called|\bstd::bad_alloc\b"
-    r"|\b(?:CUDA|HIP)(?: error:)? out of memory\b|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b"
-    r"|^\s*(?:[\w.]+: )?(?i:out of memory)\s*(?:[:.!,;(]|$)"
-)
-TRACEBACK = "Traceback (most recent call last)"
-RAISED = re.compile(rf"{RANK}(?:\w+\.)*[A-Za-z_]\w*(?:: .*)?$")  # the line below a traceback
-FAILURE = re.compile(
-    r"\b(?:error|exception|fail(?:ed|ure)?|fatal|abort(?:ed)?|segmentation fault|not found|cannot|can't|could not"
-    r"|couldn't|no such|unable|denied|killed|out of memory|invalid|unsupported|not supported|terminated|usage:)"
-    r"|Error\b|Exception\b",
-    re.IGNORECASE,
-)
-NO_FAILURE = re.compile(r"\b(?:0|no) (?:errors?|failures?)\b|\bfailed: 0\b", re.IGNORECASE)
-WORDS = re.compile(r"\w")
 INFO, WARNING, ERROR = (frames.SEVERITIES.index(name) for name in ("info", "warning", "error"))
 
 
@@ -129,11 +102,10 @@ def _quoted(outputs: Sequence[str], *, idle: bool) -> Iterator[tuple[int, str]]:
         found = next((line for hint in HINTS if (line := _line_with(text, hint))), "")
         if found:
             yield WARNING, found
-    ends = [_last_lines(text) for text in outputs]
-    if failure := _last(ends, FAILURE) if idle else _crash(outputs, ends):
-        yield ERROR, failure
-    elif idle and (words := _last_words(ends)):
-        yield INFO, words
+    if error := next(filter(None, map(program_errors.error_line, outputs)), ""):
+        yield ERROR, error
+    elif idle and (said := next(filter(None, map(program_errors.loose_error_line, outputs)), "")):
+        yield INFO, said
 
 
 def _line_with(text: str, fragment: str) -> str:
@@ -146,54 +118,9 @@ def _line_with(text: str, fragment: str) -> str:
     return line if len(line) <= LONGEST else line[place - first :]
 
 
-def _last_lines(text: str) -> list[str]:
-    """Return the last lines of an output that hold words."""
-    return [line for line in text[-TAIL:].splitlines() if WORDS.search(line)][-LAST_LINES:]
-
-
-def _last(ends: Sequence[Sequence[str]], pattern: re.Pattern[str]) -> str:
-    """Return the last line that matches, of the first output that has any."""
-    matches = (
-        line
-        for lines in ends
-        for line in reversed(lines)
-        if pattern.search(line) and not NO_FAILURE.search(line)
-    )
-    return next(matches, "")
-
-
-def _crash(outputs: Sequence[str], ends: Sequence[Sequence[str]]) -> str:
-    """Return the last line that tells how a program ended, of the first output that has any."""
-    for text, lines in zip(outputs, ends, strict=True):
-        raised = _raised(text)
-        if raised in lines:
-            return raised
-        if found := _last([lines], CRASH):
-            return found
-    return ""
-
-
-def _raised(text: str) -> str:
-    """Return the line of the exception below the last traceback; "" if there is none."""
-    _, traceback, below = text[-TAIL:].rpartition(TRACEBACK)
-    lines = below.splitlines()[1:] if traceback else []
-    return next((line for line in lines if RAISED.search(line)), "")
-
-
-def _last_words(ends: Sequence[Sequence[str]]) -> str:
-    """Return the last line of the first output with any; indented lines continue another."""
-    for lines in ends:
-        if lines:
-            return next((line for line in reversed(lines) if not line[:1].isspace()), lines[-1])
-    return ""
-
-
 # -- The profiler
 
 
-ABOUT_CUDA = re.compile(r"\bCUDA\b|\bCUPTI\b|\bNVTX\b")
-COUNT = re.compile(r"^Number of |\bcollected: *\t?\d")
-NO_CUDA = re.compile(r"\bCUDA\b.*\bnot\b|\bNo CUDA\b")
 CUDA_WAS_ON = re.compile(r"\bCUDA (?:events collected|profiling|trace)|\bCUPTI\b")
 NVTX_WAS_ON = re.compile(r"\bNVTX (?:events|early profiling)")
 OFF = frozenset(["false", "0", "no", "off"])
@@ -220,12 +147,13 @@ class TracingStatus:
         overhead = _overhead_names(read, strings)
         printed = quotes(read["streams"], strings, idle=True)
         printed.sort(key=lambda quote: -quote.severity)
-        problems = [text for text in messages if NO_CUDA.search(text) and not COUNT.search(text)]
+        ranks = {text: profiler_words.rank(text) for text in messages}
+        problems = sorted((r, text) for text, r in ranks.items() if r is not None)
         said = [*messages, *overhead]
         return cls(
             schema.CUDA_TRACE in on or any(map(CUDA_WAS_ON.search, said)),
             schema.NVTX_TRACE in on or any(map(NVTX_WAS_ON.search, said)),
-            shortened(problems[0]) if problems else "",
+            shortened(problems[0][1]) if problems else "",
             printed[0].text if printed else "",
         )
 
@@ -325,7 +253,7 @@ def _no_work(status: TracingStatus, calls: int) -> str:
         return f'the profiler says: "{status.problem}"'
     if calls:
         were = "1 CUDA call was" if calls == 1 else f"{calls} CUDA calls were"
-        return f"{were} recorded, and launched none"
+        return f"{were} recorded, but no work on a GPU"
     if status.cuda:
         return "CUDA was recorded, but the program called no CUDA function"
     return "was it recorded with --trace=cuda?"

@@ -302,7 +302,7 @@ def export_queries(
         if (
             not queries.get("call_chains") and "launches" in queries
         ):  # the ids of call stacks say nothing without these
-            queries["launches"] = schema.LAUNCHES.query(tables, details=False)
+            queries["launches"] = schema.LAUNCHES.without("chain").query(tables, details=details)
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
     return {name: query for name, query in queries.items() if query}

@@ -163,6 +163,7 @@ LAUNCHES = Table(  # calls of the runtime and of the driver
         "thread": optional("globalTid"),
         "correlation": optional("correlationId"),
         "name": optional("nameId"),
+        "result": detail("returnValue"),  # a cudaError_t or a CUresult
         "chain": detail("callchainId"),
     },
     core=True,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bridge.importers.errors import NotAReport
 from bridge.importers.frames import MISSING
@@ -137,6 +137,10 @@ class Table:
     columns: Mapping[str, Column]
     core: bool = False  # a report cannot be read if a required column is absent
     detail: str = ""  # the name of the detail that the whole table is
+
+    def without(self, name: str) -> Table:
+        """Return the table without one of its columns."""
+        return replace(self, columns={n: c for n, c in self.columns.items() if n != name})
 
     def query(self, tables: Mapping[str, Present], *, details: Details = True) -> Query | None:
         """Return the query for an export with these tables, None if there is nothing to read."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from advice.story import PAGEABLE, PINNED, TO_HOST, Story
+from advice.story import PAGEABLE, PINNED, TO_DEVICE, TO_HOST, Story
 from bridge.importers.ncu.metrics import Kernel, Rule, metrics_of
 from bridge.report import Report
 
@@ -19,6 +19,24 @@ def steady(kernels: int = 200, us: int = 50) -> Story:
     with story.op("work"):
         for _ in range(kernels):
             story.kernel(us=us)
+    return story
+
+
+def failing(result: int) -> Story:
+    """A program of five kernels, after which a launch returns a value, and nothing is tried again."""
+    story = used(0.6)
+    with story.op("work"):
+        story.call("cudaLaunchKernel_v7000", result=result)
+    return story
+
+
+def launched_unseen(*, recorded: bool) -> Story:
+    """A program whose kernels are launched with success, and recorded or not."""
+    story = Story()
+    for _ in range(300):
+        story.kernel(us=50)
+    if not recorded:
+        story.tables["kernels"].clear()
     return story
 
 
@@ -124,7 +142,7 @@ def blocking(api: str) -> Story:
     with story.op("read"):
         for _ in range(20):
             story.kernel(us=100)
-            story.copy(50, way=TO_HOST, api=api, held=160)
+            story.copy(50, way=TO_DEVICE, api=api, held=160)
             story.rest(40)
     return story
 
@@ -136,6 +154,17 @@ def filling(api: str) -> Story:
             story.kernel(us=100)
             story.fill(5, api, held=110)
             story.rest(20)
+    return story
+
+
+def building(us: int, op: str = "build") -> Story:
+    """A program that builds for a while, and then computes for 1000."""
+    story = Story()
+    with story.op(op):
+        story.rest(us)
+    with story.op("work"):
+        for _ in range(20):
+            story.kernel(us=50)
     return story
 
 
@@ -389,6 +418,7 @@ def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
     "start-up": lambda: warming("warm-up"),
+    "paid-once": lambda: building(300),
     "kernel-hotspot": lambda: hot("big"),
     "memcpy-bound": lambda: copying(100, 10),
     "low-gpu-use": lambda: used(0.4),
@@ -412,7 +442,6 @@ FIRES: Mapping[str, Telling] = {
     "casts": lambda: casting(20),
     "data-parallel": lambda: two_gpus("DataParallel.forward"),
     "slow-backend": lambda: ddp("gloo:all_reduce"),
-    "communication": lambda: communicating(30, hidden=True),
     "exposed-communication": lambda: communicating(30),
     "stragglers": lambda: ranks(100),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=False),
@@ -422,6 +451,8 @@ FIRES: Mapping[str, Telling] = {
     "misaligned-products": lambda: aligned("[[128, 100], [100, 257]]"),
     "indexing-in-a-loop": lambda: indexing(10),
     "memory-nearly-full": lambda: allocating(0.95),
+    "failed-calls": lambda: failing(222),
+    "not-recorded": lambda: launched_unseen(recorded=False),
     "no-device-work": lambda: started(runs=False),
     "opaque-graphs": lambda: with_graphs(3),
     "nsight-compute": lambda: measured("global", 40),
@@ -429,8 +460,11 @@ FIRES: Mapping[str, Telling] = {
 }
 QUIET: Mapping[str, Telling] = {
     "start-up": lambda: warming("work"),
+    "paid-once": lambda: building(200),
     "kernel-hotspot": lambda: hot("one", "other"),
     "memcpy-bound": lambda: copying(10, 100),
+    "failed-calls": lambda: failing(0),
+    "not-recorded": lambda: launched_unseen(recorded=True),
     "no-device-work": lambda: started(runs=True),
     "low-gpu-use": lambda: used(0.6),
     "low-use-stretches": steady,
@@ -453,7 +487,6 @@ QUIET: Mapping[str, Telling] = {
     "casts": lambda: casting(4),
     "data-parallel": lambda: two_gpus("DistributedDataParallel.forward"),
     "slow-backend": lambda: ddp("nccl:all_reduce"),
-    "communication": lambda: communicating(5, hidden=True),
     "exposed-communication": lambda: communicating(30, hidden=True),
     "stragglers": lambda: ranks(0),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=True),

@@ -47,12 +47,17 @@ class Story(Made):
             PUSH_POP, start * US, self.now * US, text=text, thread=thread(self.pid), **more
         )
 
-    def call(self, api: str, us: int = 2) -> int:
-        """Call the API; give the correlation id."""
+    def call(self, api: str, us: int = 2, result: int = 0) -> int:
+        """Call the API, which returns ``result``; give the correlation id."""
         self.correlation += 1
         times = {"start": self.now * US, "end": (self.now + us) * US, "thread": thread(self.pid)}
         self.tables["launches"].append(
-            {**times, "correlation": self.correlation, "name": self.string(api)}
+            {
+                **times,
+                "correlation": self.correlation,
+                "name": self.string(api),
+                "result": result,
+            }
         )
         self.now += us
         return self.correlation

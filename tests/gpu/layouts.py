@@ -34,6 +34,7 @@ CALL = {
     "pid": "processId",
     "thread": "threadId",
     "correlation": "correlationId",
+    "result": "returnValue",
 }
 FIELDS = {
     10: ("Kernel", {

@@ -141,6 +141,18 @@ def test_calls_of_the_driver_within_the_runtime_are_left_out(tmp_path):
     ]  # fmt: skip
 
 
+def test_what_calls_returned_is_written(tmp_path):
+    made = Made(tmp_path / "s", 40)
+    call = {"cbid": 211, "thread": 41}
+    made.put(
+        records.RUNTIME,
+        {**call, "start": 10, "end": 90, "correlation": 1},
+        {**call, "start": 110, "end": 190, "correlation": 2, "result": 719},
+    )
+    query = "SELECT correlationId, returnValue FROM CUPTI_ACTIVITY_KIND_RUNTIME ORDER BY start"
+    assert rows(report(tmp_path / "s"), query) == [(1, 0), (2, 719)]
+
+
 def test_kinds_of_memory_are_numbered_as_nsys_does(tmp_path):
     made = Made(tmp_path / "s", 40)
     made.put(

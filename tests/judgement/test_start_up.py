@@ -16,7 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import bridge
+from bridge.analyze.run.account import Span
+from bridge.analyze.run.host_time import CUDA, KIND, NO_CALL, host_time
 
 EXPECTED: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("start_up.toml").read_text("utf-8")
@@ -134,3 +139,25 @@ def test_the_parts_lie_one_after_the_other_in_the_run(profile):
     assert all(a <= b for a, b in pairwise(times))
     assert (start_up["from_ns"], end["to_ns"]) == (run["from_ns"], run["to_ns"])
     assert expected["run_ns"] == run["to_ns"] - run["from_ns"]
+
+
+@pytest.mark.parametrize("part", PART)
+def test_the_account_of_the_host_has_these_items(profile, part, corpus, request):
+    expected, _ = profile
+    figures = expected[part]
+    name = next(name for name, of in PROFILES.items() if of is expected)
+    attributed = bridge.load(corpus / "nsys" / f"{name}.sqlite").attributed
+    span = Span(figures["from_ns"], figures["to_ns"])
+    host = host_time(attributed, [span])
+    assert host.time.sum() == span.length
+    assert host.time[host.kind == KIND[NO_CALL]].sum() == figures["no_call_ns"]
+    named = {
+        "range": (host.ranges, host.range, host.range >= 0),
+        "cuda": (host.calls, host.call, host.kind == KIND[CUDA]),
+    }
+    for key, (names, code, rows) in named.items():
+        if key in figures:
+            most, time = figures[key]
+            same = [number for number, one in enumerate(names) if one == most]
+            assert host.time[rows & np.isin(code, same)].sum() == time
+            assert np.bincount(code[rows], host.time[rows]).max() == time

@@ -102,16 +102,51 @@ def test_a_number_that_does_not_count_up_is_none_of_steps():
     assert not steps_of(in_turn([f"a {n % 3} b {n}" for n in range(9)]))
 
 
-def test_families_one_after_the_other_are_several_loops():
+def test_what_ranges_call_warm_up_begins_the_loop_after_it():
     warm, steady = ([f"{what} {n}" for n in range(1, 6)] for what in ("Warm-up Step", "Step"))
     made = attributed(program([*in_turn(warm, length=3 * LONG), *in_turn(steady, 50 * LONG)]))
     table = by_step(made)
     assert table["name"].tolist() == [*warm, *steady]
-    assert table["loop"].tolist() == ["Warm-up Step *"] * 5 + ["Step *"] * 5
     assert table["step"].tolist() == list(range(10))
+    assert table["state"].tolist() == ["warm-up"] * 5 + [""] * 5
+    [loop] = made.loops.iterations
+    assert (loop.count, loop.warm_up) == (10, 5)
+    [pace] = paces(table)
+    assert (pace.count, pace.warm_up) == (10, 5)
+    assert (pace.median_ns, pace.iteration_ns) == (LONG - 10, LONG)
+
+
+def test_families_one_after_the_other_are_several_loops():
+    train, val = ([f"{what} batch {n}" for n in range(5)] for what in ("train", "val"))
+    made = attributed(program([*in_turn(train, length=3 * LONG), *in_turn(val, 50 * LONG)]))
+    table = by_step(made)
+    assert table["loop"].tolist() == ["train batch *"] * 5 + ["val batch *"] * 5
     assert set(table["state"]) == {""}  # each is as long as those of its own loop
-    assert [pace.loop for pace in paces(table)] == ["Warm-up Step *", "Step *"]
+    assert [pace.loop for pace in paces(table)] == ["train batch *", "val batch *"]
     assert [pace.median_ns for pace in paces(table)] == [3 * LONG - 10, LONG - 10]
+
+
+def test_families_in_turn_are_a_loop_for_each_round():
+    """Training and validation in each of three epochs."""
+    ranges, at = [], 0
+    for epoch in range(3):
+        for what, number in (("train", 5), ("val", 2)):
+            names = [f"{what} batch {n + epoch * number}" for n in range(number)]
+            ranges += in_turn(names, at)
+            at += LONG * number
+    loops = attributed(program(ranges)).loops.iterations
+    assert [(loop.name, loop.count) for loop in loops] == [
+        ("train batch *", 5),
+        ("val batch *", 2),
+    ] * 3
+
+
+def test_epochs_are_a_level_above_their_steps():
+    epochs = in_turn(["Epoch 1", "Epoch 2", "Epoch 3"], length=10 * LONG)
+    made = attributed(program(within(epochs, lambda _: [f"step {k}" for k in range(5)])))
+    outer, inner = made.loops.loops
+    assert (outer.kind, outer.name, outer.count, outer.parent) == ("epochs", "Epoch *", 3, -1)
+    assert (inner.kind, inner.name, inner.count, inner.parent) == ("iterations", "step *", 15, 0)
 
 
 def test_epochs_give_way_to_what_they_hold():
@@ -142,7 +177,7 @@ def test_a_name_or_a_family_chooses_the_steps():
     for wanted in ("layer_N", "layer_*", "layer"):
         made = attributed(program(ranges), steps=wanted)
         assert by_step(made)["name"].tolist() == ["layer_0", "layer_1"] * 4
-        assert made.iterations is made.steps
+        assert made.iterations.range.tolist() == made.steps.range.tolist()
     made = attributed(program(ranges), steps="mlp")
     assert by_step(made)["name"].tolist() == ["mlp"] * 4
     with pytest.raises(ValueError, match="no range 'token_processin'"):
@@ -219,22 +254,3 @@ def test_ops_are_folded_for_people():
     assert folded.ops == {"token_*_processing": 64}
     assert sorted(folded.attributed.ops) == ["mlp", "token_*_processing"]
     assert np.bincount(folded.attributed.op).tolist() == [64, 1]
-
-
-# -- why there are none
-
-
-@pytest.mark.parametrize(
-    ("ranges", "why"),
-    [
-        ([], "there are no ranges"),
-        (in_turn(["a", "b"]), "no range family counts up"),
-        (in_turn([f"layer {n}" for n in range(9)]), "the numbers of the ranges layer * tell parts"),
-        (in_turn([f"request {n}" for n in range(4)]), "the ranges request * count up, but cover only 0 %"),
-    ],
-)  # fmt: skip
-def test_the_reason_is_said(ranges, why):
-    made = attributed(program(ranges, [90 * LONG, 95 * LONG]))
-    assert not len(made.iterations)
-    assert made.why_no_iterations().startswith(why)
-    assert made.why_no_iterations().endswith("no kernel recurs at regular distance")

@@ -16,7 +16,8 @@ from witness.attribution import Activity, Call, Range
 import bridge
 from bridge.analyze.run.steps import by_step
 from bridge.importers import frames
-from bridge.join.iterations import with_optimizer_steps
+from bridge.join.loops import Evidence
+from bridge.join.marks import with_optimizer_steps
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
@@ -79,10 +80,47 @@ def test_a_check_before_the_training_is_no_part_of_the_first_iteration():
 def test_optimizers_with_nothing_between_them_end_one_iteration():
     both = attributed(program([LOADER, "module:Net", SGD, ADAM, ZERO] * 6)).iterations
     assert len(both) == 6
-    apart = attributed(program([LOADER, "module:Net", SGD, "module:Net", ADAM] * 6)).iterations
-    assert len(apart) == 12
     alone = attributed(program([SGD] * 6)).iterations
     assert len(alone) == 6
+
+
+GENERATOR = [
+    "aten::randn",
+    *["module:G", "aten::mm"] * 3,
+    "module:D",
+    "backward:D",
+    "backward:G",
+    SGD,
+]
+DISCRIMINATOR = ["aten::randn", "module:G", *["module:D", "aten::conv"] * 2, "backward:D", SGD]
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [["module:Net", SGD], ["module:Other", "aten::mul", ADAM]],
+        [DISCRIMINATOR, GENERATOR],
+        [DISCRIMINATOR, DISCRIMINATOR, GENERATOR],
+    ],
+)
+def test_optimizers_in_turn_end_one_iteration(turns):
+    """As in a GAN, which trains its discriminator twice and then its generator."""
+    names = [name for turn in turns for name in turn]
+    steps = attributed(program(["set-up", *names * 6])).iterations
+    assert len(steps) == 6
+    assert steps.end.tolist() == [10 * (1 + len(names) * n) for n in range(1, 7)]
+    assert steps.start.tolist() == [10, *steps.end[:-1].tolist()]
+
+
+def test_an_evaluation_now_and_then_makes_no_longer_iterations():
+    rounds = [*ITERATION * 5, *["evaluate", "module:Net"] * 10]
+    steps = attributed(program(rounds * 4)).iterations
+    assert len(steps) == 20
+
+
+def test_micro_batches_are_parts_of_an_iteration():
+    accumulating = [*["module:Net", "aten::mm", "backward:Net"] * 4, SGD]
+    assert len(attributed(program(accumulating * 5)).iterations) == 5
 
 
 def test_a_single_step_of_an_optimizer_shows_no_iterations():
@@ -124,7 +162,9 @@ def test_the_optimizer_ends_the_iterations_of_a_real_training(corpus):
     joined = bridge.load(corpus / "nsys" / "mnist-training.sqlite").attributed
     named, ranges = joined.steps, joined.capture.ranges
     none = named.select(np.zeros(len(named), bool))
-    steps = with_optimizer_steps(none, joined.capture, joined.op)
+    done = joined.attribution
+    evidence = Evidence.of(joined.capture, done.nesting, done.launch, joined.duration)
+    steps = with_optimizer_steps(none, joined.capture, joined.op, evidence.issued)
     optimizers = ranges[ranges["name"].astype(str).str.startswith("Optimizer.step#")]
     assert len(steps) == len(named) == len(optimizers) == 59
     assert steps.end.tolist() == sorted(optimizers["end"].tolist())

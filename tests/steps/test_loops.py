@@ -1,4 +1,4 @@
-"""Steps found by what each iteration issues once, on made programs whose iterations are known."""
+"""Iterations found by what recurs, on made programs whose iterations are known."""
 
 import random
 from dataclasses import replace
@@ -65,7 +65,12 @@ def found(names, ranges=(), *, waits=()):
 BODY = ["gemm", "relu", "norm"]
 LAYERS = ["attention", "mlp", "add"] * 12
 PASS = ["embed", *LAYERS, "head", "loss"]
+TRAINING = ["embed", *LAYERS, "loss", *["mlp_backward", "attention_backward"] * 12, "adam", "adam"]
 INNER = random.Random(1)
+
+
+def counts(joined):
+    return [loop.count for loop in joined.loops.iterations]
 
 
 def test_ten_equal_iterations_without_a_wait():
@@ -77,11 +82,19 @@ def test_a_range_around_iterations_alone_does_not_hide_them():
     assert found(BODY * 10, [(0, 30, "benchmark")]) == [BODY] * 10
 
 
-def test_ten_launches_of_a_graph():
+def test_one_launch_is_an_iteration():
     assert found(["graph 4"] * 10) == [["graph 4"]] * 10
     assert found(["fill", "graph 4"] * 10) == [["fill", "graph 4"]] * 10
     assert found(["x", *["graph 4"] * 10, "y"], [(0, 12, "run")]) == [["graph 4"]] * 10
-    assert not found(["gemm"] * 10)  # one kernel again and again
+    assert found(["gemm"] * 10) == [["gemm"]] * 10
+    assert found(["gemm", COPY] * 1000) == [["gemm", COPY]] * 1000
+    assert not found([*PASS, *["fill"] * 10])  # but not within work of other kinds
+
+
+def test_ten_iterations_are_not_five_double_ones():
+    assert counts(made(["gemm", "relu", "gemm", "norm"] * 10)) == [10]
+    sweeps = [["begin", *BODY * 8, f"sweep {n % 2}", "end"] for n in range(10)]
+    assert counts(made([*chain.from_iterable(sweeps)])) == [10]  # alike to nine tenths
 
 
 def test_two_loops_of_a_thousand():
@@ -91,12 +104,13 @@ def test_two_loops_of_a_thousand():
     assert table["activities"].tolist() == [3] * 1000 + [2] * 1000
     assert table["step"].tolist() == list(range(2000))
     first, second = paces(table)
-    assert (first.steps, first.median_ns) == (1000, 3 * APART)
-    assert (second.steps, second.median_ns) == (1000, 2 * APART)
-    assert second.home[-1] == "fft"
-    [iteration] = Summary.of(joined).iterations  # that of the loop that takes longest
-    assert iteration.steps == 1000
-    assert iteration.iteration_ns == 3 * APART
+    assert (first.count, first.median_ns, first.loop) == (1000, 3 * APART, "gemm")
+    assert (second.count, second.median_ns, second.loop) == (1000, 2 * APART, "fft")
+    iterations = Summary.of(joined).iterations
+    assert [(one.count, one.iteration_ns) for one in iterations] == [
+        (1000, 3 * APART),
+        (1000, 2 * APART),
+    ]
 
 
 def test_two_loops_of_the_same_kernels_in_other_numbers():
@@ -106,13 +120,9 @@ def test_two_loops_of_the_same_kernels_in_other_numbers():
 
 
 def test_inner_loops_may_differ_in_length():
-    bodies = [["begin", *["search"] * INNER.randint(1, 9), "end"] for _ in range(50)]
+    """Where nothing is alike to nine tenths, what repeats within an iteration counts once."""
+    bodies = [["begin", *["search", "sort"] * INNER.randint(1, 9), "end"] for _ in range(50)]
     assert found([*chain.from_iterable(bodies)]) == bodies
-
-
-def test_every_second_iteration_may_differ_in_part():
-    sweeps = [["begin", *BODY, *"bcdef", f"sweep {n % 2}", "end"] for n in range(10)]
-    assert found([*chain.from_iterable(sweeps)]) == sweeps
 
 
 def test_set_up_that_issues_the_same_kernel_is_no_iteration():
@@ -123,57 +133,114 @@ def test_set_up_that_issues_the_same_kernel_is_no_iteration():
 
 
 @pytest.mark.parametrize("times", [3, 10])
-def test_layers_are_no_steps_where_passes_repeat(times):
-    assert found(PASS * times) == [PASS] * times
+@pytest.mark.parametrize("body", [PASS, TRAINING])
+def test_layers_are_parts_of_iterations(body, times):
+    assert found(body * times) == [body] * times
+    iterations, *parts = made(body * times).loops.loops
+    assert (iterations.kind, iterations.count) == ("iterations", times)
+    assert {(part.kind, part.count, part.parent) for part in parts} == {("parts", 12 * times, 0)}
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_layers_are_no_steps_where_they_are_all_that_repeats(times):
-    assert not found(PASS * times)
+@pytest.mark.parametrize("names", [PASS, PASS * 2, ["embed", *TRAINING[1:]]])
+def test_layers_of_one_or_two_passes_are_no_iterations(names):
+    joined = made(names)
+    assert not len(joined.iterations)
+    assert joined.why_no_iterations().startswith(
+        "the capture holds no whole iteration; what repeats: attention, 12 times"
+    )
 
 
-def test_layers_of_a_pass_within_a_range():
+def test_layers_that_a_range_holds_with_other_work_are_no_iterations():
     assert found(LAYERS) == [["attention", "mlp", "add"]] * 12  # nothing tells them from iterations
-    names = ["embed", *LAYERS]  # nothing follows them, but the range holds other work, too
+    names = ["embed", *LAYERS]  # nothing follows them
     assert not found(names, [(0, len(names), "forward")])
-    assert "within one range" in made(names, [(0, len(names), "forward")]).why_no_iterations()
 
 
-def test_forward_and_backward_layers_of_one_pass():
-    backward = ["mlp_backward", "attention_backward"] * 12
-    assert not found(["embed", *LAYERS, "loss", *backward, "adam", "adam"])
-    training = ["embed", *LAYERS, "loss", *backward, "adam", "adam"]
-    assert found(training * 5) == [training] * 5
+@pytest.mark.parametrize("name", ["layers.{}", "FSDP::pre_forward (blocks.{}.0)", "Layer {}"])
+def test_ranges_that_differ_in_the_index_of_a_module_are_no_iterations(name):
+    ranges = [(3 * n, 3 * n + 3, name.format(n)) for n in range(12)]
+    joined = made(LAYERS, ranges)
+    assert not len(joined.iterations)
+    assert f"{name.replace('{}', '*').replace('.0', '.*')}, 12 times" in joined.why_no_iterations()
+    passes = [(3 * n, 3 * n + 3, name.format(n % 4)) for n in range(12)]  # 3 passes of 4 layers
+    assert counts(made(["a", "b", "c", *["d", "e", "f"] * 3] * 3, passes)) == [3]
 
 
-def test_layers_in_each_of_which_the_host_takes_part_are_taken_for_steps():
+def test_ranges_of_one_name_are_the_iterations_that_they_hold():
+    joined = made(["copy", *BODY * 4] * 6, [(13 * n + 1, 13 * n + 13, "forward") for n in range(6)])
+    [loop] = joined.loops.iterations
+    assert (loop.name, loop.count) == ("forward", 6)
+    assert (loop.steps.range >= 0).all()
+
+
+def test_the_layers_in_each_of_which_the_host_takes_part_are_taken_for_iterations():
     """Nothing tells them from iterations."""
     waits = [at for at, name in enumerate(LAYERS) if name == "add"]
-    assert len(found([*LAYERS, *["loss"] * 5], waits=waits)) in {11, 12}
+    assert len(found([*LAYERS, *["loss"] * 5], waits=waits)) == 12
 
 
-def test_a_wait_after_each_activity_does_not_make_steps_of_layers():
-    training = PASS * 5
-    steps = found(training, waits=range(len(training)))
+def test_a_wait_after_each_activity_does_not_make_iterations_of_layers():
+    steps = found(PASS * 5, waits=range(5 * len(PASS)))
     assert [sorted(step) for step in steps] == [sorted(PASS)] * 5
 
 
 def test_many_sections_are_no_layers_whatever_follows():
     assert len(found(BODY * 100 + ["reduce"] * 5)) == 100
-    assert not found(BODY * 20 + ["reduce"] * 5)
-    assert "other kernels follow" in made(BODY * 20 + ["reduce"] * 5).why_no_iterations()
+    assert len(found(BODY * 20 + ["reduce"] * 5)) == 20  # a loop of another number
+    assert not found(BODY * 20 + ["reduce", "sort"])
 
 
-def test_what_is_in_no_order_has_no_steps():
+def test_what_is_in_no_order_has_no_iterations():
     names = [INNER.choice("abcd") for _ in range(500)]
     assert not found(names)
-    assert made(names).why_no_iterations().endswith("no kernel recurs at regular distance")
+    assert made(["a", "b"]).why_no_iterations() == "no work recurs three times in a row"
 
 
 def test_loops_interrupted_by_other_work_end_before_it():
     other = [f"other {n}" for n in range(40)]
-    steps = found([*BODY * 50, *other, *BODY * 50])
-    assert steps == [BODY] * 100
+    joined = made([*BODY * 50, *other, *BODY * 50])
+    assert counts(joined) == [50, 50]
+
+
+def test_a_capture_that_begins_and_ends_within_an_iteration():
+    body = [f"kernel {n}" for n in range(10)]
+    [loop] = made([*body[7:], *body * 5, *body[:4]]).loops.iterations
+    assert (loop.count, loop.is_cut) == (5, (False, True))  # where it begins, no pause tells
+    [loop] = made(body * 5).loops.iterations
+    assert (loop.count, loop.is_cut) == (5, (False, False))
+
+
+def test_what_a_cut_iteration_holds_is_no_loop_of_its_own():
+    [loop] = made([*PASS * 5, *PASS[:30]]).loops.iterations
+    assert (loop.count, loop.is_cut) == (5, (False, True))
+
+
+# -- Several processes
+
+
+def ranks(*names, shift=0):
+    """Make a program of several processes, each of which issues its own work, one ``shift`` ns after the other."""
+    calls, work = [], []
+    for rank, own in enumerate(names):
+        process = (7 + rank) << 24
+        for n, name in enumerate(own):
+            at = APART * n + shift * rank
+            calls.append(Call(0, process, process | 1, n + 1, at, at + 50))
+            work.append(Activity(0, process, n + 1, at + 60, at + 100, "kernel", name))
+    return attributed(Program([], calls, work, []))
+
+
+def test_the_loop_of_two_ranks_is_one():
+    joined = ranks(BODY * 20, BODY * 20, shift=30)
+    [loop] = joined.loops.iterations
+    assert (loop.count, len(loop.steps)) == (20, 40)
+    assert len(joined.iterations) == 40
+
+
+def test_unrelated_processes_have_loops_of_their_own():
+    assert counts(ranks(BODY * 20, ["fft", "scale"] * 20)) == [20, 20]
+    assert sorted(counts(ranks(BODY * 20, BODY * 21))) == [20, 21]
+    assert counts(ranks(BODY * 20, BODY * 20, shift=100 * APART)) == [20, 20]  # one after the other
 
 
 @pytest.mark.slow

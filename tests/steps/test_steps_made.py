@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from join.programs import Program, attributed, programs
 from witness.attribution import Activity, Call, Range
-from witness.steps import LOADS, ROLES, Host, Step, Work, spent, states, walls
+from witness.steps import LOADS, ROLES, Host, Step, Work, spent, states, walls, warm_up
 
-from bridge.analyze.run.steps import _states, by_step, paces
+from bridge.analyze.run.parts import iteration_times
+from bridge.analyze.run.steps import by_step, paces
+from bridge.join.loops import warm_up_of
 from bridge.render.summaries import step_lines
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -91,42 +93,43 @@ def test_the_time_of_steps_is_parted_as_defined(made):
         assert row["gpu_ns"] == sum(one.end - one.start for one in mine)
         instants = {t for one in mine for t in range(one.start, one.end)}
         assert row["gpu_busy_ns"] == len(instants)
-    judged_alike(table, found)
+    judged_alike(table, found, joined)
 
 
-def judged_alike(table, found):
+def judged_alike(table, found, joined):
+    loops = joined.loops.iterations
     for home in dict.fromkeys(step.home for step in found):
         rows = table[[step.home == home for step in found]]
         wall = rows["wall_ns"].tolist()
-        state = states(wall)
+        [loop] = set(joined.iterations.loop[rows.index].tolist())
+        state = states(wall, min(len(wall), loops[loop].warm_up))
         assert rows["state"].tolist() == state
-        middle = median(w for w, s in zip(wall, state, strict=True) if s != "warm-up")
+        middle = median(wall[state.count("warm-up") :] or wall)
         change = [w / middle - 1 if middle else 0 for w in wall]
         assert rows["change"].tolist() == pytest.approx(change)
 
 
 @pytest.mark.slow
-@given(st.lists(st.integers(0, 30), max_size=12))
-def test_states_are_those_of_the_definition(wall):
-    names = ["", "warm-up", "outlier"]
-    assert [names[n] for n in _states(np.array(wall, np.int64))] == states(wall)
+@given(st.lists(st.integers(0, 30), max_size=24))
+def test_warm_up_is_that_of_the_definition(lengths):
+    assert warm_up_of(np.array(lengths, np.int64)) == warm_up(lengths)
 
 
-def test_warm_up_and_outliers_by_hand():
-    wall = [900, 400, 100, 101, 99, 100, 160, 100, 40, 100]
-    assert states(wall) == ["warm-up"] * 2 + [""] * 4 + ["outlier", "", "outlier", ""]
-    assert _states(np.array(wall)).tolist() == [1, 1, 0, 0, 0, 0, 2, 0, 2, 0]
-    assert _states(np.array([900, 1, 1])).tolist() == [0, 0, 0]  # too few to tell
-    rising = [100, 100, 100, 100, 900, 900, 900, 900]
-    assert 1 not in _states(np.array(rising)).tolist()  # slower later on is no warm-up
-
-
-def test_work_that_becomes_less_from_step_to_step_is_no_warm_up():
-    falling = [(400 - n) ** 2 for n in range(400)]
-    assert 1 not in _states(np.array(falling)).tolist()
-    assert _states(np.array([900, 400, 100, 101])).tolist() == [1, 1, 0, 0]
-    assert _states(np.array([900] * 5 + [100] * 15)).tolist() == [1] * 5 + [0] * 15
-    assert 1 not in _states(np.array([900] * 6 + [100] * 14)).tolist()
+@pytest.mark.parametrize(
+    ("lengths", "warm"),
+    [
+        ([900, 400, 100, 101, 99, 100, 160, 100], 2),
+        ([160, 100, 100], 1),
+        ([150, 100, 100], 0),
+        ([900, 1], 0),  # too few to tell
+        ([100] * 4 + [900] * 4, 0),  # slower later on is no warm-up
+        ([900] * 5 + [100] * 15, 5),
+        ([900] * 6 + [100] * 14, 0),
+        ([(400 - n) ** 2 for n in range(400)], 0),  # the work itself becomes less
+    ],
+)
+def test_warm_up_by_hand(lengths, warm):
+    assert warm_up(lengths) == warm_up_of(np.array(lengths)) == warm
 
 
 def two_steps():
@@ -185,10 +188,30 @@ def test_one_step_alone_has_no_median_and_same_processes_of_files_are_told_apart
     [pace] = paces(joined.within(steps=(5, 5)).by("step"))
     assert step_lines([pace]) == "1 step: 40 ns\n"
     table = joined.by("step")
-    both = pd.concat([table.assign(report=name) for name in ("a.sqlite", "b.sqlite")])
-    first, second = step_lines(paces(both)).splitlines()
-    assert first.startswith("2 steps of process 7 in a.sqlite: median 40 ns")
-    assert second.startswith("2 steps of process 7 in b.sqlite: median 40 ns")
+    names = {"a.sqlite": "step *", "b.sqlite": "step * (2)"}
+    both = pd.concat([table.assign(report=name, loop=loop) for name, loop in names.items()])
+    first, _, second, _ = step_lines(paces(both)).splitlines()
+    assert first.startswith("2 steps of step * in a.sqlite: median 40 ns")
+    assert second.startswith("2 steps of step * (2) in b.sqlite: median 40 ns")
+
+
+def test_a_loop_of_two_ranks_is_one_and_its_iterations_are_those_of_the_gpu_that_bounds_it():
+    """Each of three steps has a kernel of 90 on the second rank, and one of 10 on the first."""
+    ranges, calls, work = [], [], []
+    for process, length in ((7 << 24, 10), (8 << 24, 90)):
+        for n in range(3):
+            at = 100 * n + (process >> 24)
+            ranges.append(Range(0, process, process | 1, at, at + 20, f"step {n}"))
+            calls.append(Call(0, process, process | 1, n + 1, at + 1, at + 3))
+            work.append(Activity(0, process, n + 1, 100 * n + 30 + 2 * n, 100 * n + 30 + length))
+    joined = attributed(Program(ranges, calls, work, [one.op for one in ranges]))
+    [loop] = joined.loops.iterations
+    assert (loop.count, len(loop.steps)) == (3, 6)
+    [pace] = paces(by_step(joined))
+    assert (pace.count, pace.pids, pace.iteration_ns, pace.host_ns) == (3, (7, 8), 102, 100)
+    [time] = iteration_times(joined)
+    assert time.device.tolist() == [102, 102]
+    assert time.ns == pace.iteration_ns
 
 
 def test_the_pace_names_what_the_slowest_step_spent_more_on():
@@ -203,7 +226,11 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
             "pid": 7,
             "process": "python",
             "found_by": "repetition",
+            "name": "gemm",
+            "loop": "gemm",
             "start_ns": [0, 550, 700, 850, 1001, 1150],
+            "host_start_ns": [0, 500, 600, 700, 800, 900],
+            "first_work_ns": [10, 560, 710, 860, 1011, 1160],
             "wall_ns": walls_of,
             **parts,
             "between_ns": [0, 50, 50, 50, 50, 50],
@@ -212,7 +239,7 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
         }
     )
     [pace] = paces(table.sample(frac=1, random_state=1))
-    assert (pace.steps, pace.warm_up, pace.outliers) == (6, 1, 1)
+    assert (pace.count, pace.warm_up, pace.outliers) == (6, 1, 1)
     assert (pace.median_ns, pace.mean_ns) == (100, 110)
     assert pace.p95_ns == pytest.approx(np.quantile([100, 100, 101, 99, 150], 0.95))
     assert pace.variation == pytest.approx(np.std([100, 100, 101, 99, 150]) / 110)
@@ -223,6 +250,6 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
     assert "1 outlier;" in said
     assert "step 15 is the slowest, 150 ns, with 48 ns more CPU time than usual" in said
     assert (
-        "iteration, from the start of a step to the start of the next: 150 ns (100 ns in the step, 50 ns between steps,"
+        "iteration, median: 150 ns, on the host 100 ns (100 ns in the step, 50 ns between steps,"
         " of which 40 ns data loading"
     ) in said

@@ -84,22 +84,28 @@ def spent(step: Step, steps: list[Step], start: int, end: int, work: list[Work],
     return found
 
 
-def states(wall: list[int]) -> list[str]:
-    """Tell warm-up and outliers."""
-    if len(wall) < 4:
-        return [""] * len(wall)
+def warm_up(lengths: list[int]) -> int:
+    """Count the leading steps that are longer than 1.5 times the median of those after them.
 
-    def ordinary(values: list[int]) -> tuple[float, float]:
-        middle = median(values)
-        return middle, max(5 * median(abs(v - middle) for v in values), 0.1 * middle)
+    They are none where these are more than two and more than a quarter.
+    """
+    if len(lengths) < 3:
+        return 0
+    found = 0
+    while True:
+        usual = median(lengths[found:])
+        leading = 0
+        while lengths[leading] > 1.5 * usual:
+            leading += 1
+        if leading <= found:
+            return found if found <= max(2, len(lengths) // 4) else 0
+        found = leading
 
-    half = len(wall) // 2
-    middle, bound = ordinary(wall[half:])
-    warm = 0
-    while warm < half and wall[warm] > middle + bound:
-        warm += 1
-    if warm > max(2, len(wall) // 4):
-        warm = 0
-    middle, bound = ordinary(wall[warm:])
-    rest = ["outlier" if abs(v - middle) > bound else "" for v in wall[warm:]]
-    return ["warm-up"] * warm + rest
+
+def states(wall: list[int], warm: int) -> list[str]:
+    """Tell outliers after the warm-up."""
+    rest = wall[warm:] or wall
+    middle = median(rest)
+    bound = max(5 * median(abs(v - middle) for v in rest), 0.1 * middle)
+    found = ["outlier" if len(wall) > 3 and abs(v - middle) > bound else "" for v in wall[warm:]]
+    return ["warm-up"] * warm + found

@@ -5,27 +5,43 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bridge.analyze.checks.advice import AdviceReport, advise
+from bridge.analyze.checks.advice import (
+    MIN_SHARE,
+    AdviceReport,
+    advise,
+    failed,
+    no_work,
+    start_up,
+)
+from bridge.analyze.checks.costs import Costs
+from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
+from bridge.analyze.run.account import runs
 from bridge.analyze.run.gpu_use import Use
-from bridge.analyze.run.steps import Pace, by_step, paces
+from bridge.analyze.run.parts import Parts
+from bridge.analyze.run.steps import by_step, paces
+from bridge.analyze.tables.devices import by_device
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
 LARGEST_OPS = 3
+MOST_COMPUTE = 0.5  # of the busy time of a GPU: of less, how full its kernels are says little
 MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """The iterations of one process, with times in ns; see `bridge.analyze.run.steps.Pace`."""
+    """A loop of iterations, with times in ns; see `bridge.analyze.run.steps.Pace`.
+
+    ``count`` is the number of iterations, as is ``steps``; ``pid`` is the first of the processes.
+    """
 
     pid: int
     steps: int
@@ -34,6 +50,10 @@ class Iteration:
     between_ns: float
     loading_ns: float
     found_by: str = ""
+    count: int = 0
+    warm_up: int = 0
+    loop: str = ""
+    host_ns: float = 0.0
 
     def as_dict(self) -> dict[str, float | str]:
         """Return the fields by name; times in whole ns."""
@@ -50,13 +70,17 @@ class OpTime:
 
 @dataclass(frozen=True)
 class FirstAdvice:
-    """The first advice: name, title and sentence of its rule, the figures of both texts, and what to do."""
+    """The first advice: name, title and sentence of its rule, the figures of both texts, and what to do.
+
+    ``next_title`` is the title of the advice that follows, "" for none.
+    """
 
     rule: str
     title: str
     remedy: str
     text: str = ""
     figures: Mapping[str, object] = field(default_factory=dict)
+    next_title: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +90,8 @@ class Summary:
     ``ops`` are the three with most GPU time of their own. ``advice`` is None if no rule applies, or
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
     belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
-    recorded as a whole, None if it is not known.
+    recorded as a whole, None if it is not known. ``no_iterations`` says why there are no iterations
+    where something else repeats. ``failures`` are what is said before all of this.
     """
 
     use: Use
@@ -78,6 +103,13 @@ class Summary:
     is_judged: bool = True
     attributed_ns: int | None = None
     graphs: Totals | None = None
+    no_iterations: str = ""
+    source: tuple[str, ...] = ()
+    profiler: str = ""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    costs: Costs | None = None
+    filled: Mapping[str, float] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -88,9 +120,9 @@ class Summary:
         is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
         if is_judged:
             advised = advised or advise(attributed)
-        accounted = attributed.accounted
+        accounted, parts = attributed.accounted, parts_of(attributed)
         return cls(
-            use=Use.of(attributed),
+            use=_use(attributed),
             iterations=_iterations(attributed),
             ops=_largest_ops(attributed),
             gpu_ns=int(attributed.duration[accounted].sum()),
@@ -101,13 +133,20 @@ class Summary:
                 attributed.duration[accounted & (attributed.activity_op != NONE)].sum()
             ),
             graphs=graph_totals(attributed),
+            no_iterations=attributed.why_no_iterations() if attributed.loops.loops else "",
+            source=attributed.capture.source,
+            profiler=_profiler(attributed),
+            parts=parts.lengths if parts else {},
+            costs=Costs.of(attributed, parts) if parts else None,
+            filled=_filled(attributed),
+            failures=failures(attributed),
         )
 
     @property
     def by_iteration(self) -> tuple[Iteration, ...]:
-        """The processes with iterations, the shortest iteration first."""
+        """The loops whose iterations follow one another, the one that takes longest last."""
         known = (one for one in self.iterations if one.iteration_ns)
-        return tuple(sorted(known, key=lambda one: one.iteration_ns))
+        return tuple(sorted(known, key=lambda one: one.iteration_ns * (one.count or one.steps)))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as values that JSON can hold; `from_dict` reads them back.
@@ -115,7 +154,7 @@ class Summary:
         Of the ops in which GPUs were idle, those with most of a cause are kept, and the main places.
         """
         use = replace(self.use, idle=self.use.causes, main_ops=self.use.places)
-        return asdict(replace(self, use=use))
+        return {**asdict(replace(self, use=use)), "failures": as_dicts(self.failures)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Summary:
@@ -131,35 +170,72 @@ class Summary:
             is_judged=values["is_judged"],
             attributed_ns=values.get("attributed_ns"),
             graphs=values.get("graphs"),
+            no_iterations=values.get("no_iterations", ""),
+            source=tuple(values.get("source", ())),
+            profiler=values.get("profiler", ""),
+            parts=values.get("parts", {}),
+            costs=Costs.from_dict(values["costs"]) if values.get("costs") else None,
+            filled=values.get("filled", {}),
+            failures=from_dicts(values.get("failures", ())),
         )
 
 
+def _profiler(attributed: AttributedCapture) -> str:
+    """Return the products that wrote the reports, each once; Nsight Systems states its version alone."""
+    products = (facts.product for facts in attributed.capture.facts if facts.product)
+    named = (f"Nsight Systems {name}" if name[0].isdigit() else name for name in products)
+    return ", ".join(dict.fromkeys(named))
+
+
+def _filled(attributed: AttributedCapture) -> dict[str, float]:
+    """Return the part of the multiprocessors of each GPU that has work while kernels compute, -1 if unknown."""
+    if not attributed.counted.any():
+        return {}
+    gpus = by_device(attributed)
+    columns = ("device", "sm_efficiency", "span_ns", "compute_ns", "busy_ns")
+    rows = zip(*(gpus[c].tolist() for c in columns), strict=True)
+    return {
+        name: float(share * span / computed)
+        if share >= 0 and computed > MOST_COMPUTE * busy
+        else -1.0
+        for name, share, span, computed, busy in rows
+    }
+
+
+def parts_of(attributed: AttributedCapture) -> Parts | None:
+    """Return the parts of the run; None of several runs, of a selected part and of no timeline."""
+    found = runs(attributed)
+    if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
+        return None
+    return Parts.of(attributed, *found[0].whole)
+
+
+def _use(attributed: AttributedCapture) -> Use:
+    """Return the use of the GPUs; without causes of idle time where failures hide them."""
+    use = Use.of(attributed)
+    return replace(use, idle=()) if hides_causes(failures(attributed)) else use
+
+
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
+    """Return the loops of iterations by time; with a selection, of their selected steps."""
     if not len(attributed.iterations):
         return ()
-    largest: dict[tuple[Hashable, ...], Pace] = {}
-    for pace in paces(
-        by_step(attributed)
-    ):  # of several loops of a process, the one that takes longest
-        home = tuple(part for part in pace.home if part != pace.loop)
-        if home not in largest or _length(pace) > _length(largest[home]):
-            largest[home] = pace
     return tuple(
         Iteration(
-            pid=int(str(pace.home[0])),
-            steps=pace.steps,
+            pid=pace.pids[0],
+            steps=pace.count,
             iteration_ns=pace.iteration_ns,
             median_ns=pace.median_ns,
             between_ns=pace.between_ns,
             loading_ns=pace.loading_ns,
             found_by=pace.found_by,
+            count=pace.count,
+            warm_up=pace.warm_up,
+            loop=pace.loop,
+            host_ns=pace.iteration.host_ns,
         )
-        for pace in largest.values()
+        for pace in paces(by_step(attributed))
     )
-
-
-def _length(pace: Pace) -> float:
-    return pace.steps * pace.mean_ns
 
 
 def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
@@ -171,8 +247,15 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 
 
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
-    if not advised.advice:
+    told = (*no_work.ALONE, failed.NAME)  # among failures, or by the use of GPUs
+    others = [one for one in advised.advice if one.rule.name not in told]
+    # What is paid once is among the costs: other advice says more.
+    others.sort(key=lambda one: one.rule.name == start_up.PAID_ONCE)
+    if not others:
         return None
-    first = advised.advice[0]
+    first = others[0]
     rule, figures = first.rule, dict(first.finding.figures)
-    return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures)
+    least = MIN_SHARE * advised.wall_ns
+    worth = (one for one in others[1:] if one.rule.name != rule.name and one.expected_ns >= least)
+    following = next((one.rule.title for one in worth), "")
+    return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)

@@ -16,7 +16,8 @@ from bridge.analyze.core.groups import Floats, sums
 from bridge.analyze.run.account import runs
 from bridge.analyze.run.causes.gaps import WORDS
 from bridge.analyze.run.gpu_use import Use
-from bridge.analyze.run.steps import iteration_times
+from bridge.analyze.run.parts import iteration_times
+from bridge.analyze.run.steps import is_counted
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -100,8 +101,8 @@ class Overall:
     """The two captures as wholes.
 
     Attributes:
-        iteration: the time from the start of a step to the start of the next one; None unless both
-            sides have consecutive steps.
+        iteration: the time of an iteration of the loop that takes longest; None unless both sides have
+            iterations that follow one another.
         use: the GPUs on both sides; None where a side has no timeline of GPU work.
         of_run: whether busy and idle times are those of the run; else of the time from the first
             work of each GPU to the last, where other kinds of events tell when each run begins.
@@ -121,7 +122,7 @@ class Overall:
     @classmethod
     def of(cls, sides: Sides, noise: float) -> Overall:
         """Compare two captures; changes of at most ``noise``, a fraction, count as none."""
-        before, after = (iteration_times(side) for side in sides)
+        before, after = (_iteration_samples(side) for side in sides)
         both = before.sum() and after.sum()
         iteration = Change.of_samples(before, after, noise) if both else None
         uses = Use(runs(sides[0])), Use(runs(sides[1]))
@@ -157,6 +158,12 @@ class Overall:
             "idle_per_step": self.idle_per_step,
             "causes": [{"cause": name, **change.as_dict()} for name, change in self.causes.items()],
         }
+
+
+def _iteration_samples(side: AttributedCapture) -> Ints:
+    """Return the times of the selected iterations, those of the loop that takes longest, in ns."""
+    times = [time.samples for time in iteration_times(side, is_counted(side))]
+    return max(times, key=lambda one: int(one.sum()), default=np.empty(0, np.int64))
 
 
 def _idle_changes(sides: Sides, noise: float) -> tuple[Change, dict[str, Change], bool]:

@@ -13,7 +13,7 @@ from bridge.analyze.compare.parts import Parts
 from bridge.analyze.compare.statistics import Matrix, confidence_bounds, mann_whitney
 from bridge.analyze.core.filters import COMPARE, Condition, column_of, filter_rows
 from bridge.analyze.core.groups import Floats, counts
-from bridge.analyze.run.steps import WARM_UP, Walls, judge_steps
+from bridge.analyze.run.parts import is_warm_up
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -76,13 +76,12 @@ def selected_steps(attributed: AttributedCapture) -> tuple[Flags, Flags]:
     steps = attributed.iterations
     if not len(steps):
         return np.zeros(0, bool), np.zeros(0, bool)
-    _, state = judge_steps(steps, Walls.of(attributed).length)
     selected = np.ones(len(steps), bool)
     if attributed.selection is not None:
         of_activity = attributed.activity_iteration[attributed.accounted]
         selected = counts(of_activity[of_activity != NONE], len(steps)) > 0
         selected |= np.append(attributed.selection.ranges, False)[steps.range]
-    return selected, state == WARM_UP
+    return selected, is_warm_up(attributed)
 
 
 def step_metrics(before: Samples, after: Samples, rows: int, *, tested: bool) -> dict[str, Floats]:

@@ -1,11 +1,10 @@
-"""Tell that nothing, or next to nothing, ran on a device, and why: what was called, and what was said.
+"""Tell that no work on a device is in a capture, or next to none, and why: what was called, and what was said.
 
 A share of the time, a score or a bottleneck of such a capture would mislead.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,6 +13,9 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core import no_timeline
+from bridge.analyze.core.failed_calls import all_launches_failed
+from bridge.analyze.core.kinds import COPYING, LAUNCHING, calls_matching
+from bridge.analyze.core.unrecorded import Unrecorded, explaining
 from bridge.importers import frames
 from bridge.importers.capture import UNREAD, Capture
 from bridge.importers.device_work import is_next_to_nothing, work_ns
@@ -22,17 +24,18 @@ from bridge.join.attributed import AttributedCapture
 MOST_NAMES = 3  # of API calls
 MOST_QUOTES = 2
 WARNING, ERROR = frames.SEVERITIES.index("warning"), frames.SEVERITIES.index("error")
-ON_DEVICES = re.compile(r"\bCUDA\b|\bCUPTI\b|\bGPU\b|\bdriver\b")
-MERE_COUNT = re.compile(r"^Number of |\bcollected: *\d")
 
 
 @dataclass(frozen=True)
 class NoDeviceWork:
-    """A capture in which nothing, or next to nothing, ran on a device.
+    """A capture that holds no work on a device, or next to none.
 
-    ``busy_ns`` is the time of its ``activities``, ``run_ns`` the length of the run (see `gpu_use.no_device_work`),
-    ``calls`` the number of API calls, ``names`` those of the most frequent, and ``unread`` the number of events of a
-    device that are not read. ``printed`` are lines of the program, ``messages`` those of the profiler on CUDA.
+    ``busy_ns`` is the time of its ``activities``, ``run_ns`` the length of the run (`gpu_use.no_device_work` tells it),
+    ``calls`` the number of API calls,
+    ``names`` those of the most frequent, and ``unread`` the number of events of a device that are not read.
+    ``printed`` are lines in which the program tells of errors, ``messages`` those of the profiler that explain it.
+    ``launching`` is the number of calls that launch work or copy, and ``all_failed`` whether every launch failed.
+    ``unrecorded`` is what shows that work ran all the same, None if nothing does.
     """
 
     activities: int
@@ -44,6 +47,9 @@ class NoDeviceWork:
     unread: int = 0
     printed: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
+    launching: int = 0
+    all_failed: bool = False
+    unrecorded: Unrecorded | None = None
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Self | None:
@@ -59,14 +65,21 @@ class NoDeviceWork:
             ranges=len(capture.ranges),
             unread=sum(facts.beside.get(UNREAD, 0) for facts in capture.facts),
             printed=printed(capture)[:MOST_QUOTES],
-            messages=_messages(capture)[:MOST_QUOTES],
+            messages=explaining(capture)[:MOST_QUOTES],
+            launching=sum(
+                int(calls_matching(attributed, pattern).sum()) for pattern in (LAUNCHING, COPYING)
+            ),
+            all_failed=all_launches_failed(attributed),
+            unrecorded=Unrecorded.of(attributed),
         )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return what `dataclasses.asdict` wrote, read back from JSON."""
         texts = ("names", "printed", "messages")
-        return cls(**{**values, **{name: tuple(values[name]) for name in texts}})
+        unrecorded = values.get("unrecorded")
+        parts = {"unrecorded": Unrecorded.from_dict(unrecorded) if unrecorded else None}
+        return cls(**{**values, **{name: tuple(values[name]) for name in texts}, **parts})
 
 
 File = tuple[pd.DataFrame, pd.DataFrame, int]  # activities, API calls, length of the capture in ns
@@ -106,16 +119,6 @@ def hints(capture: Capture) -> tuple[str, ...]:
     return _distinct(
         table, np.flatnonzero(is_hint & (frames.ints(table, "source") == frames.PROGRAM))
     )
-
-
-def _messages(capture: Capture) -> tuple[str, ...]:
-    """Return the messages of the profiler that are about CUDA, the most severe first."""
-    table = capture.diagnostics
-    severity = frames.ints(table, "severity")
-    rows = np.flatnonzero(frames.ints(table, "source") != frames.PROGRAM)
-    order = np.argsort(-(severity[rows] % (ERROR + 1)), kind="stable")
-    texts = _distinct(table, rows[order])
-    return tuple(t for t in texts if ON_DEVICES.search(t) and not MERE_COUNT.search(t))
 
 
 def _distinct(table: pd.DataFrame, rows: np.ndarray) -> tuple[str, ...]:

@@ -155,6 +155,7 @@ def tensor_core_times(
 
 LAUNCHING = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")  # issues kernels, graphs or host functions
 WAITING = re.compile(r"cu\w*Synchronize")
+HOST_FUNCTION = re.compile(r"cu(?:da)?LaunchHostFunc\w*")  # runs on the host
 COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
 BLOCKING = re.compile(r"cu(?:da)?Memcpy(?!\w*Async|\w*Batch)\w*")  # returns when the copy is done
 COMPILING = re.compile(
@@ -183,10 +184,11 @@ def calls_matching(attributed: AttributedCapture, pattern: re.Pattern[str]) -> F
 @once
 def is_data_loading(attributed: AttributedCapture) -> Flags:
     """Return whether each op of ``attributed.ops`` waits for data; the last entry is for no op."""
-    return _flags_by_name(attributed.ops, _is_data_loading_op)
+    return _flags_by_name(attributed.ops, loads_data)
 
 
-def _is_data_loading_op(op: str) -> bool:
+def loads_data(op: str) -> bool:
+    """Return whether an op, by its name, waits for data."""
     return bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
 
 

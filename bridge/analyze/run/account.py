@@ -5,9 +5,11 @@ docs/accuracy.md says which events a run lasts from and to, and what each state 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -31,6 +33,9 @@ COMPUTE, COMMUNICATION, COPY, OTHER, GRAPH = STATES = (
 ELSEWHERE = "elsewhere"  # work that does not count: of another process, or not selected
 IDLE = "idle"
 EVIDENCE = CALLS, RANGES, SYSTEM_CALLS = ("calls", "ranges", "system calls")
+
+
+NUMBERED = re.compile(r"(\D*)(\d*)")
 
 
 class Span(NamedTuple):
@@ -139,8 +144,17 @@ def runs(attributed: AttributedCapture) -> tuple[Run, ...]:
     devices = Devices.of_report(attributed)
     for clock, whole in clocks.whole.items():
         gpus = [a for gpu, a in by_gpu.items() if clocks.clock[devices.report[gpu]] == clock]
-        result.append(Run(whole, clocks.part[clock], tuple(gpus), clocks.evidence[clock]))
+        result.append(Run(whole, clocks.part[clock], in_order(gpus), clocks.evidence[clock]))
     return tuple(result)
+
+
+def in_order(gpus: Iterable[GpuAccount]) -> tuple[GpuAccount, ...]:
+    """Return GPUs in the order of the numbers in their names."""
+
+    def key(gpu: GpuAccount) -> list[tuple[int, str]]:
+        return [(int(part or -1), text) for text, part in NUMBERED.findall(gpu.device)]
+
+    return tuple(sorted(gpus, key=key))
 
 
 # -- When runs, and the selected parts of them, begin and end
@@ -224,10 +238,9 @@ def run_of_processes(
     if not by_process:
         return None
     of_system = [Span(*facts.system_spans[p]) for p in by_process if p in facts.system_spans]
-    hull = reduce(Span.__or__, (*by_process.values(), *of_system))
-    return hull & collection(
-        facts, hull
-    ), SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
+    hull = reduce(or_, [*by_process.values(), *of_system])
+    hull &= collection(facts, hull)
+    return hull, SYSTEM_CALLS if of_system else RANGES if has_ranges else CALLS
 
 
 def collection(facts: Facts, events: Span) -> Span:
@@ -335,11 +348,13 @@ def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Sp
     total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
     cover = none, none, none  # the union of the states so far
     for number in range(len(STATES) + 1):
-        if len(rows := np.flatnonzero(state == number)):
+        rows = np.flatnonzero(state == number)
+        total[number + 1] = total[number]
+        if len(rows):
             own = gpu[rows], start[rows], end[rows]
             cover = unions(*(np.concatenate(pair) for pair in zip(cover, own, strict=True)))
-        owner, begin, stop = within_parts(cover, parts)
-        total[number + 1] = sums(owner, stop - begin, len(parts))
+            owner, begin, stop = within_parts(cover, parts)
+            total[number + 1] = sums(owner, stop - begin, len(parts))
     result: Ints = np.diff(total, axis=0)
     return result
 
@@ -352,6 +367,8 @@ def exposed_communication(
     ``group`` is the group of each activity; ``gpu`` and ``parts`` are those of each group, which is of one GPU.
     """
     rows = np.flatnonzero(is_communication(attributed) & attributed.counted)
+    if not len(rows):
+        return np.zeros(len(parts), np.int64)
     start = frames.ints(attributed.capture.activities, "start")[rows]
     owner, start, end = within_parts(unions(group[rows], start, attributed.end[rows]), parts)
     hidden = running(attributed, KERNELS).within(gpu[owner], start, end)
@@ -362,8 +379,10 @@ def within_parts(intervals: tuple[Ints, Ints, Ints], parts: list[Span]) -> tuple
     """Return intervals, as owner, start and end, cut to the part of the time of their owner."""
     owner, start, end = intervals
     first, last = np.array(parts, np.int64).reshape(-1, 2).T
-    start = np.clip(start, first[owner], last[owner])
-    return owner, start, np.clip(end, start, last[owner])
+    if len(parts) > 1:  # else one pair of limits is for all
+        first, last = first[owner], last[owner]
+    start = np.clip(start, first, last)
+    return owner, start, np.clip(end, start, last)
 
 
 def named_states(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:

@@ -5,10 +5,10 @@ docs/steps.md defines every column.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,20 @@ import pandas as pd
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.core.kinds import is_communication, is_data_loading
 from bridge.analyze.core.names import file_names
+from bridge.analyze.run.parts import (
+    NEVER,
+    IterationTime,
+    first_work,
+    intervals,
+    is_warm_up,
+    launch_steps,
+)
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
 from bridge.join.attributed import AttributedCapture, once
-from bridge.join.families import Families
-from bridge.join.steps import FOUND, Steps
+from bridge.join.loops import common_name
+from bridge.join.steps import FOUND, RANGE
 
 
 def by_step(attributed: AttributedCapture) -> pd.DataFrame:
@@ -45,8 +53,8 @@ def all_steps(attributed: AttributedCapture) -> pd.DataFrame:
     steps, walls = attributed.iterations, Walls.of(attributed)
     step, size = attributed.activity_iteration, len(attributed.iterations)
     has_step = np.flatnonzero((step != NONE) & attributed.counted)
-    start = attributed.capture.activities["start"].to_numpy()
-    change, state = judge_steps(steps, walls.length)
+    start, first = attributed.capture.activities["start"].to_numpy(), first_work(attributed)
+    change, state = judge_steps(attributed, walls.length)
     within, between = breakdown(attributed, (walls.start, walls.end), (walls.before, walls.start))
     return pd.DataFrame(
         {
@@ -55,6 +63,8 @@ def all_steps(attributed: AttributedCapture) -> pd.DataFrame:
             "found_by": texts(FOUND)[steps.found_by],
             **dict(zip(("name", "loop"), names_of_steps(attributed), strict=True)),
             "start_ns": walls.start,
+            "host_start_ns": steps.start,
+            "first_work_ns": np.where(first == NEVER, NONE, first),
             "wall_ns": walls.length,
             **{f"{role}_ns": time for role, time in within.items()},
             "between_ns": walls.between,
@@ -85,18 +95,20 @@ def _process_columns(attributed: AttributedCapture) -> dict[str, Ints | np.ndarr
 
 
 def names_of_steps(attributed: AttributedCapture) -> tuple[np.ndarray, np.ndarray]:
-    """Return the name of each step, and that of its loop; loops of one process have different names."""
+    """Return the name of each step, and that of its loop; no two loops have one name."""
     steps, ranges = attributed.iterations, attributed.capture.ranges
     begins = _texts_of(attributed.activity_name, steps.first)
     name = np.where(steps.range == NONE, begins, _texts_of(ranges["name"], steps.range))
-    loop = name.copy()
-    used: dict[tuple[int, int, str], int] = {}
-    for first, last in steps.by_loop():  # one iteration per loop
-        text = _common_name(dict.fromkeys(name[first:last].tolist()))
-        key = int(steps.report[first]), int(steps.process[first]), text
-        used[key] = used.get(key, 0) + 1
-        loop[first:last] = text if used[key] == 1 else f"{text} ({used[key]})"
-    return name, loop
+    used: Counter[str] = Counter()
+    loops = []
+    for at in range(len(attributed.loops.iterations)):  # one iteration per loop
+        own = np.flatnonzero(steps.loop == at)
+        ranges_of_loop = steps.range[own][steps.range[own] != NONE]
+        is_named = steps.found_by[own[0]] == RANGE and len(ranges_of_loop)
+        text = common_name(ranges["name"], ranges_of_loop) if is_named else str(name[own[0]])
+        used[text] += 1
+        loops.append(text if used[text] == 1 else f"{text} ({used[text]})")
+    return name, texts(loops)[steps.loop]
 
 
 def _texts_of(column: pd.Series, rows: Ints) -> np.ndarray:
@@ -104,14 +116,6 @@ def _texts_of(column: pd.Series, rows: Ints) -> np.ndarray:
     code = np.append(frames.codes(column), NONE)[rows]
     result: np.ndarray = texts([*column.cat.categories, ""])[code]
     return result
-
-
-def _common_name(names: Iterable[str]) -> str:
-    """Return what the names of the steps of a loop have in common, or the first one."""
-    distinct = list(names)
-    families = Families.of(distinct)
-    is_one = len(families.text) == 1 and (families.family != NONE).all()
-    return families.text[0] if is_one else distinct[0]
 
 
 def is_counted(attributed: AttributedCapture) -> Flags:
@@ -131,9 +135,6 @@ __all__ = ["FOUND", "ROLES", "by_step"]
 # -- Start and end of steps
 
 
-NEVER = int(np.iinfo(np.int64).min)
-
-
 @dataclass(frozen=True)
 class Walls:
     """Start and end of each step, and the end of the step before, in ns.
@@ -149,7 +150,7 @@ class Walls:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Walls:
         """Return the times of steps as the PyTorch plugin of TensorBoard defines them."""
-        steps, step = attributed.iterations, _launch_steps(attributed)
+        steps, step = attributed.iterations, launch_steps(attributed)
         has_step = step != NONE
         work_end = highest(step[has_step], attributed.end[has_step], len(steps), empty=NEVER)
         end = np.maximum(steps.end, work_end)
@@ -172,27 +173,6 @@ class Walls:
     def between(self) -> Ints:
         """Time between the end of the step before and the start of each step, in ns."""
         return self.start - self.before
-
-
-def _launch_steps(attributed: AttributedCapture) -> Ints:
-    """Return the step in which each activity was launched.
-
-    It is NONE for work launched before the recording began, that is work without a launch in a
-    process whose other work in steps has launches. In other processes work belongs to the step in
-    which it ran.
-    """
-    steps, step, launch = (
-        attributed.iterations,
-        attributed.activity_iteration,
-        attributed.attribution.launch,
-    )
-    if not (launch == NONE).any():
-        return step
-    has_launch = np.append(np.zeros(len(steps), bool), False)
-    has_launch[step[(launch != NONE) & (step != NONE)]] = True
-    for first, last in steps.by_process():
-        has_launch[first:last] = has_launch[first:last].any()
-    return np.where((launch == NONE) & has_launch[step], NONE, step)
 
 
 def _loose_work_ends(attributed: AttributedCapture, step: Ints, firsts: list[int]) -> list[int]:
@@ -336,17 +316,20 @@ MIN_DEVIATION = 0.1  # and than this fraction of the median
 class Pace:
     """The pace of one loop: figures over its steps after warm-up, outliers included; in ns.
 
+    ``count`` is the number of iterations, each of all processes of the loop, warm-up included.
     ``slower_by`` is the role in which the slowest step exceeds the median the most, by
-    ``excess_ns``. ``iteration_ns`` is the median time from the start of a step to the start of the
-    next one, and ``between_ns`` that from its end, both 0 if no two steps follow each other;
-    ``loading_ns`` is the median of the time between two steps that waited for data. ``home`` is the
-    process id, the process name and, with several files, the file; where a process has several
-    loops also the loop. ``loop`` is its name, ``names`` are those of its first and its last step.
+    ``excess_ns``. ``iteration_ns`` is the median time of an iteration (`IterationTime`), ``host_ns``
+    that on the host, and ``between_ns`` that from the end of a step to the next one, 0 if no two
+    steps follow each other; ``loading_ns`` is the median of the time between two steps that waited
+    for data. ``pids`` are the processes, ``file`` with several files the first one's. ``loop`` is its
+    name, ``names`` are those of its first and its last step.
     """
 
-    home: tuple[Hashable, ...]
+    loop: str
+    pids: tuple[int, ...]
+    file: str
     found_by: str
-    steps: int
+    count: int
     warm_up: int
     outliers: int
     median_ns: float
@@ -357,11 +340,18 @@ class Pace:
     slowest_ns: int
     slower_by: str
     excess_ns: float
-    iteration_ns: float
+    iteration: IterationTime
     between_ns: float
     loading_ns: float
-    loop: str = ""
-    names: tuple[str, str] = ("", "")
+    names: tuple[str, str]
+
+    @property
+    def iteration_ns(self) -> float:
+        return self.iteration.ns
+
+    @property
+    def host_ns(self) -> float:
+        return self.iteration.host_ns
 
     @property
     def variation(self) -> float:
@@ -369,44 +359,52 @@ class Pace:
         return self.std_ns / self.mean_ns if self.mean_ns else 0.0
 
 
-def judge_steps(steps: Steps, wall: Ints) -> tuple[Floats, np.ndarray]:
-    """Return the change of each step against the median of its loop, and its state.
+def judge_steps(attributed: AttributedCapture, wall: Ints) -> tuple[Floats, np.ndarray]:
+    """Return the change of each iteration against the median of its loop in its process, and its state.
 
-    The change is a fraction; the median is that of the steps after warm-up.
+    The change is a fraction; the median is that of the steps after warm-up, if there are any. Outliers
+    are later steps that take longer or shorter than is ordinary.
     """
-    change, state = np.zeros(len(steps)), np.zeros(len(steps), np.int64)
+    steps, state = attributed.iterations, is_warm_up(attributed).astype(np.int64)
+    change = np.zeros(len(steps))
     for first, last in steps.by_loop():
-        wall_of_loop = wall[first:last]
-        state[first:last] = _states(wall_of_loop)
-        median = float(np.median(wall_of_loop[state[first:last] != STATES.index(WARM_UP)]))
+        own, length = state[first:last], wall[first:last]
+        counted = length if own.all() else length[own == STEADY_STATE]
+        median = float(np.median(counted))
+        bound = max(DEVIATIONS * float(np.median(np.abs(counted - median))), MIN_DEVIATION * median)
         if median:
-            change[first:last] = wall_of_loop / median - 1
+            change[first:last] = length / median - 1
+        if len(length) >= MIN_STEPS:
+            own[(own == STEADY_STATE) & (np.abs(length - median) > bound)] = STATES.index(OUTLIER)
     return change, texts(STATES)[state]
+
+
+STEADY_STATE = STATES.index(STEADY)
 
 
 def paces(table: pd.DataFrame) -> list[Pace]:
     """Return the pace of each loop in a table of steps, which may be in any order."""
-    homes = [c for c in ("pid", "process", "report") if c in table]
-    if "loop" in table and len(table[[*homes, "loop"]].drop_duplicates()) > len(
-        table[homes].drop_duplicates()
-    ):
-        homes.append("loop")
-    parts = table.groupby(homes, sort=False, observed=True)
-    return [_pace(home, part) for home, part in parts]
+    return [_pace(part) for _, part in table.groupby("loop", sort=False, observed=True)]
 
 
-def _pace(home: tuple[Hashable, ...], table: pd.DataFrame) -> Pace:
-    steady = table[table["state"] != WARM_UP]
+def _pace(table: pd.DataFrame) -> Pace:
+    is_steady = table["state"] != WARM_UP
+    steady = table[is_steady] if is_steady.any() else table
     wall = steady["wall_ns"].to_numpy()
     spent = steady[[f"{role}_ns" for role in ROLES]].to_numpy()
     slowest = int(np.argmax(wall))
     excess = spent[slowest] - np.median(spent, axis=0)
-    iteration, between = _iteration(table)
+    home = [c for c in ("report", "pid") if c in table]
+    own = [part for _, part in table.groupby(home, sort=False, observed=True)]
+    in_order = table.sort_values("start_ns", kind="stable")
+    between = np.concatenate([_between(part) for part in own])
     return Pace(
-        home=home,
+        loop=str(table["loop"].iloc[0]),
+        pids=tuple(dict.fromkeys(int(pid) for pid in table["pid"])),
+        file=str(table["report"].iloc[0]) if "report" in table else "",
         found_by=str(table["found_by"].iloc[0]),
-        steps=len(table),
-        warm_up=len(table) - len(steady),
+        count=max(map(len, own)),
+        warm_up=max(int((part["state"] == WARM_UP).sum()) for part in own),
         outliers=int((table["state"] == OUTLIER).sum()),
         median_ns=float(np.median(wall)),
         mean_ns=float(wall.mean()),
@@ -416,84 +414,30 @@ def _pace(home: tuple[Hashable, ...], table: pd.DataFrame) -> Pace:
         slowest_ns=int(wall[slowest]),
         slower_by=ROLES[int(np.argmax(excess))],
         excess_ns=float(excess.max()),
-        iteration_ns=iteration,
-        between_ns=between,
+        iteration=_iteration(own),
+        between_ns=float(np.median(between)) if len(between) else 0.0,
         loading_ns=float(np.median(steady["between_dataloader_ns"])),
-        **_names(table),
+        names=(str(in_order["name"].iloc[0]), str(in_order["name"].iloc[-1])),
     )
 
 
-def _names(table: pd.DataFrame) -> dict[str, Any]:
-    """Return the name of the loop, and of its first and its last step."""
-    if "loop" not in table:
-        return {}
-    in_order = table.sort_values("start_ns", kind="stable")
-    first, last = (str(in_order["name"].iloc[at]) for at in (0, -1))
-    return {"loop": str(table["loop"].iloc[0]), "names": (first, last)}
+def _iteration(parts: Iterable[pd.DataFrame]) -> IterationTime:
+    """Return the times of the iterations of a loop; ``parts`` are its steps in each process."""
+    columns: list[list[Ints]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)]]
+    for part in parts:
+        steps = part.sort_values("step", kind="stable")
+        counted = (steps["state"] != WARM_UP).to_numpy()
+        first = steps["first_work_ns"].to_numpy()
+        times = np.where(first == NONE, NEVER, first), steps["host_start_ns"].to_numpy()
+        for column, time in zip(columns, times, strict=True):
+            column.append(intervals(steps["step"].to_numpy(), time, counted))
+    return IterationTime(*map(np.concatenate, columns))
 
 
-def _iteration(table: pd.DataFrame) -> tuple[float, float]:
-    """Return the median times from start to start, and from end to start, of consecutive steps in ns.
-
-    Steps after warm-up count; both are 0 if none of them follows another.
-    """
-    table = table.sort_values("step")
-    is_counted = _is_followed(table)
-    times = np.diff(table["start_ns"])[is_counted]
-    between = table["between_ns"].to_numpy()[1:][is_counted]
-    return (float(np.median(times)), float(np.median(between))) if len(times) else (0.0, 0.0)
-
-
-def iteration_times(attributed: AttributedCapture) -> Ints:
-    """Return the times from the start of each step to that of the next one, in ns.
-
-    They are those of all processes, without steps of the warm-up, and of the selected steps alone.
-    """
-    steps, walls = attributed.iterations, Walls.of(attributed)
-    table = pd.DataFrame(
-        {
-            "step": steps.number,
-            "start_ns": walls.start,
-            "state": judge_steps(steps, walls.length)[1],
-        }
-    )
-    is_selected = is_counted(attributed)
-    result = [np.empty(0, np.int64)]
-    for first, last in steps.by_loop():
-        of_loop = table[first:last][is_selected[first:last]].sort_values("step")
-        result.append(np.diff(of_loop["start_ns"])[_is_followed(of_loop)])
-    return np.concatenate(result)
-
-
-def _is_followed(table: pd.DataFrame) -> Flags:
-    """Return whether the next step of a process follows each step but the last, and it is no warm-up."""
-    result: Flags = (np.diff(table["step"]) == 1) & (table["state"] != WARM_UP).to_numpy()[:-1]
+def _between(table: pd.DataFrame) -> Ints:
+    """Return the time between each step of a process and the next one by number, without warm-up."""
+    steps = table.sort_values("step", kind="stable")
+    counted = (steps["state"] != WARM_UP).to_numpy()
+    follows = counted[:-1] & (np.diff(steps["step"]) == 1)
+    result: Ints = steps["between_ns"].to_numpy()[1:][follows]
     return result
-
-
-def _states(wall: Ints) -> Ints:
-    """Return the state of each step of a process, a position in `STATES`.
-
-    Warm-up are the leading steps that take longer than is ordinary in the second half. They are at
-    most two or a quarter of all steps; if more are slow, the work itself becomes shorter. Outliers
-    are later steps that take longer or shorter than is ordinary.
-    """
-    state = np.zeros(len(wall), np.int64)
-    if len(wall) < MIN_STEPS:
-        return state
-    half = len(wall) // 2
-    median, bound = _ordinary(wall[half:])
-    is_slow = np.append(wall[:half] > median + bound, False)
-    leading = int(np.argmin(is_slow))
-    leading = leading if leading <= max(2, len(wall) // 4) else 0
-    state[:leading] = STATES.index(WARM_UP)
-    median, bound = _ordinary(wall[leading:])
-    state[leading:][np.abs(wall[leading:] - median) > bound] = STATES.index(OUTLIER)
-    return state
-
-
-def _ordinary(wall: Ints) -> tuple[float, float]:
-    """Return the median, and the deviation from it that is still ordinary."""
-    median = float(np.median(wall))
-    spread = float(np.median(np.abs(wall - median)))
-    return median, max(DEVIATIONS * spread, MIN_DEVIATION * median)

@@ -352,6 +352,7 @@ class ProcessTables:
             "end": place["end"],
             "thread": rows["thread"].astype(np.int64) | self._bits,
             "correlation": rows["correlation"],
+            "result": rows["result"],
             "name": np.array([self._export.text(text) for text in texts], np.int64)[inverse],
         }
 

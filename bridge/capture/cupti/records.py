@@ -28,7 +28,7 @@ _CALL = (
     40,
     {
         "cbid": ("u4", 4), "start": ("u8", 8), "end": ("u8", 16), "pid": ("u4", 24), "thread": ("u4", 28),
-        "correlation": ("u4", 32),
+        "correlation": ("u4", 32), "result": ("u4", 36),
     },
 )  # fmt: skip
 # Per kind the smallest size, and the fields that are read, as type and offset.

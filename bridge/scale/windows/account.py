@@ -14,6 +14,7 @@ from bridge.analyze.run.account import (
     Span,
     collection,
     covered_times,
+    in_order,
     named_states,
     run_of_processes,
     spans_of_processes,
@@ -92,7 +93,7 @@ class RunSums:
             user: named_states(self.covered[:, at], whole[0].length, is_partial=user[1] != ALL)
             for at, user in enumerate(self.users)
         }
-        gpus = tuple(
+        gpus = (
             GpuAccount(
                 gpu,
                 states[gpu, ALL],
@@ -106,7 +107,7 @@ class RunSums:
             )
             for gpu, span in self.spans.items()
         )
-        return Run(whole[0], whole[0], gpus, whole[1])
+        return Run(whole[0], whole[0], in_order(gpus), whole[1])
 
 
 def _users(gpus: Mapping[Device, str]) -> list[User]:

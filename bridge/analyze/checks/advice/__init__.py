@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from bridge.analyze.checks.advice import (
     compute,
     copies,
+    failed,
     hotspots,
     idle,
     needs,
@@ -32,6 +33,7 @@ from bridge.analyze.checks.advice.rule import (
     NotJudged,
     Rule,
 )
+from bridge.analyze.checks.failures import Failure, failures, hides_causes
 from bridge.analyze.core import no_timeline
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.suggestions import unknown_name
@@ -40,6 +42,7 @@ from bridge.knowledge.suggestions import unknown_name
 
 
 RULES = (
+    *failed.RULES,
     *no_work.RULES,
     *waiting.RULES,
     *start_up.RULES,
@@ -69,7 +72,7 @@ class AdviceReport:
     finding, ``not_judged`` rules without data. Shares are relative to ``wall_ns``, the run, or in a
     capture without a ``timeline`` the time of its kernels. ``gpus`` is the number of GPUs,
     ``ranges`` that of ranges, and ``has_work`` whether anything ran on a GPU; ``is_part`` tells that
-    this is about a part of the time of a capture with work.
+    this is about a part of the time of a capture with work. ``failures`` are what is said before all advice.
     """
 
     source: tuple[str, ...]
@@ -83,6 +86,7 @@ class AdviceReport:
     ranges: int = 0
     has_work: bool = True
     is_part: bool = False
+    failures: tuple[Failure, ...] = ()
 
 
 def advise(
@@ -108,8 +112,10 @@ def advise(
             values += findings
         else:
             passed.append(rule)
-    if only := [advice for advice in values if advice.rule.name == no_work.NAME]:
-        values = only
+    only = any(advice.rule.name in no_work.ALONE for advice in values)
+    failed_or_lost = failures(attributed)
+    if only or hides_causes(failed_or_lost):
+        values = [one for one in values if one.rule.is_first or one.rule.name in no_work.ALONE]
     small = [advice for advice in values if 0 <= advice.share < worth]
     listed = [advice for advice in values if not 0 <= advice.share < worth]
     listed = by_cause(listed, evidence) if tuple(rules) == RULES else in_order(listed)
@@ -126,6 +132,7 @@ def advise(
         ranges=len(evidence.capture.ranges),
         has_work=is_met[WORK] and not only,
         is_part=attributed.selection is not None and not only,
+        failures=failed_or_lost,
     )
 
 

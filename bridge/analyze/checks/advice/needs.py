@@ -46,6 +46,10 @@ def _calls(evidence: Evidence) -> bool:
     return len(evidence.capture.launches) > 0
 
 
+def _results(evidence: Evidence) -> bool:
+    return bool((frames.ints(evidence.capture.launches, "result") != NONE).any())
+
+
 def _ops(evidence: Evidence) -> bool:
     return bool((evidence.attributed.op != NONE).any())
 
@@ -100,6 +104,7 @@ NEEDS: Mapping[str, Need] = {
     WORK: Need("work on a GPU", f"{TRACE} of a program that uses a GPU", _work),
     "kernels": Need("kernels", TRACE, _kernels),
     "calls": Need("CUDA API calls", TRACE, _calls),
+    "results": Need("what CUDA API calls returned", TRACE, _results),
     "ops": Need("ops", ANNOTATE, _ops),
     "pytorch": Need(
         "ops of PyTorch",

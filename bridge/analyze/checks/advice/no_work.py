@@ -1,21 +1,26 @@
-"""The rule for a capture in which next to nothing ran on a device: no other rule can say anything of it."""
+"""The rules for captures without work on a device, or without its kernels: no other rule can say anything of them."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
 from bridge.analyze.core.device_work import NoDeviceWork
+from bridge.analyze.core.unrecorded import Unrecorded, library_of
 
-NAME = "no-device-work"
+NAME, NOT_RECORDED = "no-device-work", "not-recorded"
+ALONE = frozenset(
+    [NAME, NOT_RECORDED]
+)  # rules beside which no other is listed, but those that come first
 
 
 def no_device_work(evidence: Evidence) -> Finding | None:
-    """Find that next to nothing ran on a device."""
+    """Find that no work on a device is in a capture, or next to none."""
     found = NoDeviceWork.of(evidence.attributed)
-    if found is None:
+    if found is None or found.unrecorded:
         return None
     calls = np.flatnonzero(evidence.attributed.counted_launches)
     said = [f'; the program printed: "{text}"' for text in found.printed]
@@ -31,6 +36,35 @@ def no_device_work(evidence: Evidence) -> Finding | None:
     return Finding(figures, rule.call_table(evidence, calls))
 
 
+def not_recorded(evidence: Evidence) -> Finding | None:
+    """Find that work ran on a GPU, and was not recorded."""
+    found = Unrecorded.of(evidence.attributed)
+    if found is None:
+        return None
+    ran = [f"{one.name} of {one.library} ran {one.count} times" for one in found.ranges]
+    if found.launches:
+        ran = [f"launches that succeeded and left nothing: {found.launches} of {found.every}"]
+    figures = {
+        "what": "; ".join(ran),
+        "launches": found.launches,
+        "calls": found.calls,
+        "said": "".join(f'; the profiler says: "{text}"' for text in found.messages),
+    }
+    return Finding(figures, _calls_or_ranges(evidence))
+
+
+def _calls_or_ranges(evidence: Evidence) -> pd.DataFrame:
+    """Return the CUDA calls; without any, the ranges of libraries that work on GPUs."""
+    calls = np.flatnonzero(evidence.attributed.counted_launches)
+    if len(calls):
+        return rule.call_table(evidence, calls)
+    nodes, nesting = (
+        np.flatnonzero(evidence.nodes_with_op(library_of)),
+        evidence.attributed.hierarchy,
+    )
+    return rule.node_table(evidence, nodes, (nesting.end - nesting.start)[nodes])
+
+
 def _what(found: NoDeviceWork) -> str:
     """Return what ran, and what is not read."""
     if found.activities:
@@ -42,7 +76,7 @@ def _what(found: NoDeviceWork) -> str:
 RULES = (
     Rule(
         NAME,
-        "Nothing, or next to nothing, ran on a GPU",
+        "No work on a GPU, or next to none, is in the report",
         "less than 1% of the run is work on a GPU, without kernels or below 10 us; then no other rule is listed",
         "{what}; CUDA calls: {calls}{said}",
         "find out why the program did not come to its work on a GPU, and record it to its end;"
@@ -51,5 +85,18 @@ RULES = (
         NSIGHT_BRIDGE,
         (),
         no_device_work,
+    ),
+    Rule(
+        NOT_RECORDED,
+        "Work on a GPU was not recorded",
+        "launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph,"
+        " or less than half of them; then no other rule is listed",
+        "{what}; CUDA calls: {calls}{said}",
+        "record with nsys profile --trace=cuda,nvtx (cuda-sw where the profiler dropped records), started before the"
+        " program creates its CUDA context, and let the program end by itself",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        (),
+        not_recorded,
     ),
 )

@@ -49,11 +49,11 @@ def by_cause(advice: Sequence[Advice], evidence: Evidence) -> list[Advice]:
     return in_order(result)
 
 
-def _order(one: Advice) -> tuple[bool, bool, float, int]:
-    """Sort key: captures that hide most work first, symptoms last."""
+def _order(one: Advice) -> tuple[bool, bool, bool, float, int]:
+    """Sort key: failures first, then captures that hide most work; symptoms last."""
     is_symptom = one.rule.certainty == SYMPTOM
     hides = one.finding.hidden_share >= MOST_HIDDEN
-    return not hides, is_symptom, -one.expected_ns, -one.finding.ceiling_ns
+    return not one.rule.is_first, not hides, is_symptom, -one.expected_ns, -one.finding.ceiling_ns
 
 
 def _reduced(one: Advice, left: float) -> Advice:

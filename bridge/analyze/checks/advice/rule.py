@@ -187,7 +187,8 @@ class Rule:
     comes from. ``needs`` are names in `needs.NEEDS`. ``find`` returns None or no finding if all is
     well. ``remedy_elsewhere`` is the remedy for programs without PyTorch, if it differs.
     ``certainty`` is the part of the ceiling that a remedy without an estimate may save. ``timeline``
-    is False if it judges single kernels, and need not know when they ran.
+    is False if it judges single kernels, and need not know when they ran. ``is_first`` says that it comes before
+    all others.
     """
 
     name: str
@@ -202,6 +203,7 @@ class Rule:
     remedy_elsewhere: str = ""
     certainty: float = UNNAMED
     timeline: bool = True
+    is_first: bool = False
 
 
 @dataclass(frozen=True)

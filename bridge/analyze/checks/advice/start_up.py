@@ -1,20 +1,27 @@
-"""The rule about what happens once: compilation, loading of modules, the first iteration."""
+"""Rules about what happens once: compilation, loading of modules, the first iteration, what is before and behind all work."""
 
 from __future__ import annotations
 
 import re
 
 import numpy as np
+import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
-from bridge.analyze.core.groups import sums
+from bridge.analyze.checks.costs import host_costs
+from bridge.analyze.core.groups import sums, texts
+from bridge.analyze.core.kinds import loads_data
+from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.causes.gaps import WORDS
+from bridge.analyze.run.host_time import host_time
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 
+PAID_ONCE = "paid-once"
 MIN_START_UP = 0.2  # of the time from the first work of a GPU to its last
+LITTLE = 0.15  # of the time before and behind all work: less can be done about it than about what repeats
 ONCE = 0.75  # of the ceiling, which a longer or later run saves
 FIRST = 3  # times the idle time of a usual iteration
 MIN_ITERATIONS = 3
@@ -106,6 +113,42 @@ def _in_first_iteration(evidence: Evidence) -> Flags:
     return result
 
 
+def paid_once(evidence: Evidence) -> Finding | None:
+    """Find the time of the run before the first counted work of a GPU and behind the last, and what the host did in it.
+
+    The time in which a thread loads data is that of another rule.
+    """
+    attributed = evidence.attributed
+    clocks = RunClocks.of(attributed)
+    rows = np.flatnonzero(evidence.counted)
+    if len(clocks.whole) != 1 or len(evidence.capture.facts) != 1 or not len(rows):
+        return None
+    start = frames.ints(evidence.capture.activities, "start")[rows]
+    run, first, last = clocks.part_of(0), int(start.min()), int(attributed.end[rows].max())
+    parts = [part for part in (Span(run.start, first), Span(last, run.end)) if part.length > 0]
+    if not parts:
+        return None
+    costs = [one for one in host_costs(host_time(attributed, parts)) if not loads_data(one.where)]
+    total = sum(cost.time_ns for cost in costs)
+    if total <= MIN_START_UP * run.length:
+        return None
+    table = pd.DataFrame(
+        {
+            "what": texts(cost.what for cost in costs),
+            "range": texts(cost.where for cost in costs),
+            "total_ns": np.array([cost.time_ns for cost in costs], np.int64),
+        }
+    ).sort_values("total_ns", ascending=False, ignore_index=True, kind="stable")
+    most = table.iloc[0]
+    figures = {
+        "time_ns": total,
+        "run_share": total / run.length,
+        "cause": " in ".join(filter(None, (most["what"], most["range"]))),
+        "cause_ns": int(most["total_ns"]),
+    }
+    return Finding(figures, table, total)
+
+
 RULES = (
     Rule(
         "start-up",
@@ -118,5 +161,17 @@ RULES = (
         ("work",),
         start_up,
         certainty=ONCE,
+    ),
+    Rule(
+        PAID_ONCE,
+        "Paid once: before the first work of a GPU and behind the last",
+        f"the time before the first work of a GPU and behind the last, without loading of data, is more than {MIN_START_UP:.0%} of the run",
+        "{time_ns}, {run_share} of the run, pass before the first work of a GPU and behind the last; most of it: {cause}, {cause_ns}",
+        "profile this host code (nsys profile --sample=process-tree, py-spy); keep what it makes in a cache; a longer run pays it once, too",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        ("work",),
+        paid_once,
+        certainty=LITTLE,
     ),
 )

@@ -198,7 +198,6 @@ RULES = (
 # -- Rules about several GPUs
 
 
-MIN_COMMUNICATION = 0.1  # of the time from the first work of a GPU to its last
 MIN_EXPOSED = 0.05
 MIN_WAITING = 0.1  # of the time of collectives
 DATA_PARALLEL = re.compile(r"(?:.*[.:])?DataParallel(?:\.forward)?")
@@ -230,22 +229,6 @@ def slow_backend(evidence: Evidence) -> Finding | None:
     figures = {"collectives": len(nodes), "host_ns": int(spent.sum())}
     ceiling = evidence.max_over_threads(nesting.stack[nodes], spent)
     return Finding(figures, rule.node_table(evidence, nodes, spent), ceiling)
-
-
-def much_communication(evidence: Evidence) -> Finding | None:
-    """Find communication that takes more than a tenth of the time from the first work of a GPU to its last."""
-    part = evidence.gpus["communication_ns"] / evidence.gpus["span_ns"].clip(lower=1)
-    if not (part > MIN_COMMUNICATION).any():
-        return None
-    rows = np.flatnonzero(evidence.communication)
-    worst = evidence.gpus.iloc[int(part.argmax())]
-    figures = {"device": str(worst["device"]), "communication_share": float(part.max())}
-    return Finding(
-        figures,
-        rule.activity_table(evidence, rows),
-        int(evidence.gpus["communication_ns"].max()),
-        lost=LostTime(activities=rows, work_ns=evidence.time[rows]),
-    )
 
 
 def exposed_communication(evidence: Evidence) -> Finding | None:
@@ -311,17 +294,6 @@ MULTI_GPU_RULES = (
         TENSORBOARD,
         ("kernels", "ops", "capability"),
         slow_backend,
-    ),
-    Rule(
-        "communication",
-        "Communication takes a large part of GPU time",
-        f"communication is more than {MIN_COMMUNICATION:.0%} of the time from a GPU's first work to its last",
-        "communication takes {communication_share} of the time from the first work of {device} to its last",
-        "communicate less: gradient accumulation, larger batches, compressed gradients, larger buckets (bucket_cap_mb)",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("kernels",),
-        much_communication,
     ),
     Rule(
         "exposed-communication",

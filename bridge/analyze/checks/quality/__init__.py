@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bridge.analyze.checks.failures import Failure, failures
 from bridge.analyze.checks.quality import amount, content
 from bridge.analyze.checks.quality.amount import CaptureEvidence, Deduction, Measurement, Reason
 from bridge.analyze.core.device_work import NoDeviceWork, printed
@@ -25,7 +26,8 @@ class Quality:
 
     ``reasons`` are sorted by cost, largest first; ``judged`` are the names of all reasons that were
     checked. There is no score where next to nothing ran on a device: ``nothing`` says why. ``messages`` are warnings
-    and errors of the profiler, ``printed`` what the program says of an error or of the GPU.
+    and errors of the profiler, ``printed`` what the program says of an error or of the GPU. ``failures`` are
+    what failed and what was lost.
     ``overhead`` has a row per kind of the profiler's work: name, count, total_ns and
     inside_ns, the part that counts.
     """
@@ -38,6 +40,7 @@ class Quality:
     nothing: NoDeviceWork | None = None
     messages: tuple[str, ...] = ()
     printed: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @property
     def on_gpu(self) -> bool:
@@ -66,6 +69,7 @@ def quality(attributed: AttributedCapture) -> Quality:
         nothing=nothing,
         messages=content.messages(evidence),
         printed=printed(attributed.capture),
+        failures=failures(attributed),
     )
 
 

@@ -14,7 +14,8 @@ import pandas as pd
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import highest, lowest
-from bridge.analyze.run.steps import WARM_UP, judge_steps
+from bridge.analyze.run.parts import is_warm_up as is_warm_up_step
+from bridge.analyze.run.steps import judge_steps
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, busy_time
@@ -223,12 +224,12 @@ def few_steps(evidence: CaptureEvidence) -> Measurement | None:
 
 def warm_up(evidence: CaptureEvidence) -> Measurement | None:
     """Measure the fraction of the time of steps by which warm-up steps exceed the others."""
-    steps = evidence.attributed.steps
+    steps = evidence.attributed.iterations
     if not len(steps):
         return None
     length = steps.end - steps.start
-    change, state = judge_steps(steps, length)
-    is_warm_up = state == WARM_UP
+    change, _ = judge_steps(evidence.attributed, length)
+    is_warm_up = is_warm_up_step(evidence.attributed)
     excess = length[is_warm_up] * (1 - 1 / (1 + change[is_warm_up]))
     share = float(excess.sum() / max(1, length.sum()))
     longest = float(np.max(1 + change[is_warm_up], initial=1.0))

@@ -22,6 +22,7 @@ from bridge.analyze.core.groups import highest, lowest, sums
 from bridge.importers import frames
 from bridge.importers.capture import UNREAD
 from bridge.importers.frames import key_codes
+from bridge.importers.profiler_words import tells_of_loss
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attribution import NO_LAUNCH
 
@@ -82,7 +83,8 @@ def _warnings(evidence: CaptureEvidence) -> pd.DataFrame:
     severity, process = (frames.ints(table, c) for c in ("severity", "process"))
     severity = np.where(frames.ints(table, "source") == frames.PROGRAM, 0, severity)
     is_relevant = np.isin(process, _processes(evidence)) | (process == NONE)
-    rows = np.flatnonzero(((severity == WARNING) & is_relevant) | (severity == ERROR))
+    is_warning = (severity == WARNING) | ((severity > 0) & _matching(table, tells_of_loss))
+    rows = np.flatnonzero((is_warning & is_relevant) | (severity == ERROR))
     return table.iloc[rows]
 
 
@@ -101,6 +103,7 @@ def messages(evidence: CaptureEvidence) -> tuple[str, ...]:
     here = dict.fromkeys(_warnings(evidence)["name"].astype(object))
     table = evidence.capture.diagnostics
     is_warning = np.isin(frames.ints(table, "severity"), (WARNING, ERROR))
+    is_warning |= _matching(table, tells_of_loss)
     is_profilers = frames.ints(table, "source") != frames.PROGRAM
     every = dict.fromkeys(table["name"][is_warning & is_profilers].astype(object))
     order = sorted(every, key=lambda text: (text not in here, not CONCERNED.search(text)))
@@ -135,7 +138,9 @@ def dropped_records(evidence: CaptureEvidence) -> Measurement | None:
     affected = len(processes) if (process == NONE).any() else int(np.isin(processes, process).sum())
     affected = affected or int(len(table) > 0)
     text = "for {hit} of {every} processes the profiler reports: {message}"
-    figures = {"hit": affected, "every": len(processes), "message": _most_frequent(table)}
+    certain = table.iloc[np.flatnonzero(_matching(table, tells_of_loss))]
+    message = _most_frequent(certain if len(certain) else table)
+    figures = {"hit": affected, "every": len(processes), "message": message}
     return Measurement(affected / max(len(processes), 1), text, figures)
 
 

@@ -13,9 +13,9 @@ from bridge.knowledge.suggestions import unknown_name
 
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(
-    ["json", *OS_DETAILS, "category", "source_kind", "target_kind", *GEOMETRY]
+    ["json", *OS_DETAILS, "category", "source_kind", "target_kind", *GEOMETRY, "result"]
 )
-QUALITY_DETAILS = frozenset(["overhead"])
+QUALITY_DETAILS = frozenset(["overhead", "result"])
 SAMPLE_DETAILS = ("samples",)  # samples of the CPU with their call stacks
 CALL_DIMENSIONS, ACTIVITY_DIMENSIONS = (
     frozenset(name for name, dimension in DIMENSIONS.items() if dimension.kind == kind)

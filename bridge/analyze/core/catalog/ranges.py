@@ -281,6 +281,14 @@ STEP = View(
             "loop", "loop", NAME, "what the names of the loop's steps have in common", distinct=True
         ),
         Column("start_ns", "start", INSTANT, "start of the step", **HIDDEN),
+        Column("host_start_ns", "host start", INSTANT, "start of the step on the host", **HIDDEN),
+        Column(
+            "first_work_ns",
+            "first work",
+            INSTANT,
+            "start of its first work on the GPU that bounds the run, -1 if there is none",
+            **HIDDEN,
+        ),
         Column("wall_ns", "wall", NS, "duration of the step"),
         Column("kernel_ns", "kernels", NS, "time with a kernel running"),
         Column("memcpy_ns", "memcpys", NS, "rest of the time with a memcpy running", **QUIET),
@@ -317,6 +325,37 @@ STEP = View(
     rows="tables.steps:by_step_with_costs",
     takes=("costs", "needs_costs"),
     nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",
+    page="steps.md",
+)
+LOOP = View(
+    "loop",
+    "What does the program repeat?",
+    table(
+        Column("loop", "loop", ID, "number of the loop"),
+        Column("parent", "in", ID, "number of the loop around it, -1 if there is none"),
+        Column(
+            "name",
+            "name",
+            NAME,
+            "what the names of its ranges have in common, or the work that it begins with",
+        ),
+        Column(
+            "kind", "kind", NAME, "iterations, epochs, parts of an iteration or of a pass, other"
+        ),
+        Column("found_by", "found by", NAME, "how the loop was found"),
+        Column("pids", "pids", NAME, "processes that run it"),
+        Column("count", "count", COUNT, "instances, warm-up included"),
+        Column("warm_up", "warm-up", COUNT, "instances that are warm-up"),
+        Column(
+            "cut", "cut", NAME, "instances that the capture holds in part: before, after, or both"
+        ),
+        Column("median_ns", "median", NS, "time from an instance to the next one, without warm-up"),
+        Column("host_median_ns", "on the host", NS, "the same on the host", **HIDDEN),
+        Column("start_ns", "start", INSTANT, "start of the first instance"),
+        Column("end_ns", "end", INSTANT, "end of the last instance on the host"),
+    ),
+    rows="tables.steps:by_loop",
+    nothing="no loops: nothing recurs three times in a row",
     page="steps.md",
 )
 RECOMPUTE = View(
@@ -369,4 +408,4 @@ FIRST_CALL = View(
     nothing="no process called an op twice",
 )
 
-VIEWS = (RANGE, MODULE, FORWARD_OP, PHASE, FRAME, STEP, RECOMPUTE, FIRST_CALL)
+VIEWS = (RANGE, MODULE, FORWARD_OP, PHASE, FRAME, STEP, LOOP, RECOMPUTE, FIRST_CALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import lowest, sums
 from bridge.analyze.core.kinds import is_compilation, is_data_loading
-from bridge.analyze.run.account import RunClocks
+from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.causes.host_timeline import (
     IDLE,
     IN_API,
@@ -217,16 +218,26 @@ def idle_gaps(attributed: AttributedCapture, threshold_ns: int = 0) -> Gaps:
 
     A gap that begins before the part, or ends after it, is cut.
     """
-    gaps, devices = Gaps.with_ends(attributed), Devices.of_report(attributed)
-    clocks = RunClocks.of(attributed)
-    parts = [clocks.part_of(report) for report in devices.report]
-    first, last = np.array(parts, np.int64).reshape(-1, 2).T
+    devices, clocks = Devices.of_report(attributed), RunClocks.of(attributed)
+    gaps = _cut_gaps(attributed, [clocks.part_of(report) for report in devices.report])
+    is_used = np.zeros(len(devices.names), bool)
+    is_used[devices.gpu[attributed.counted]] = True
+    return gaps.take(is_used[gaps.device] & (gaps.length > threshold_ns))
+
+
+def gaps_in(attributed: AttributedCapture, gpu: int, span: Span) -> Gaps:
+    """Return the gaps of one GPU, by its number in `Devices`, within a time; those at its begin and end are cut."""
+    gaps = _cut_gaps(attributed, [span] * len(Devices.of_report(attributed).names))
+    return gaps.take(gaps.device == gpu)
+
+
+def _cut_gaps(attributed: AttributedCapture, spans: Sequence[Span]) -> Gaps:
+    """Return the parts of gaps, also of those before and behind all work, within a time of each GPU."""
+    gaps = Gaps.with_ends(attributed)
+    first, last = np.array(spans, np.int64).reshape(-1, 2).T
     start = np.maximum(gaps.start, first[gaps.device])
     end = np.minimum(gaps.end, last[gaps.device])
-    is_used = np.zeros(len(parts), bool)
-    is_used[devices.gpu[attributed.counted]] = True
-    is_listed = is_used[gaps.device] & (end - start > max(threshold_ns, 0))
-    return replace(gaps, start=start, end=end).take(is_listed)
+    return replace(gaps, start=start, end=end).take(end > start)
 
 
 def gaps_between_work(attributed: AttributedCapture, threshold_ns: int = 0) -> Gaps:

@@ -1,0 +1,137 @@
+"""What the host did in parts of a run: by op, CUDA call and call of the operating system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.groups import sums
+from bridge.analyze.run.account import Span
+from bridge.analyze.run.causes.host_timeline import call_ends
+from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
+from bridge.importers import frames
+from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.attributed import AttributedCapture, once
+
+NO_CALL, CUDA, SYSTEM = KINDS = ("", "CUDA call", "OS call")  # in which the host was
+KIND = {name: number for number, name in enumerate(KINDS)}
+
+
+@dataclass(frozen=True)
+class HostTime:
+    """The time of one thread in parts of a run: a row per part, innermost range and outermost call, in ns.
+
+    ``range`` is a code into ``ranges``: ops, and names of ranges that are none, such as those of MPI. ``call`` is one
+    into ``calls``; NONE for none. ``kind`` is a position in `KINDS`. A call of the operating system within a CUDA call
+    is part of that.
+    """
+
+    part: Ints
+    range: Ints
+    kind: Ints
+    call: Ints
+    time: Ints
+    ranges: tuple[str, ...]
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The outermost calls of a thread in order of time: rows of a frame, starts and ends in ns."""
+
+    row: Ints
+    start: Ints
+    end: Ints
+
+    def at(self, time: Ints) -> Ints:
+        """Return the row of the call that is open at each instant, NONE for none."""
+        return np.append(self.row, NONE)[_interval_at(time, self.start, self.end)]
+
+
+@once
+def main_stack(attributed: AttributedCapture) -> int:
+    """Return the stack of the thread that makes most CUDA calls, or without any has most ranges; NONE for none.
+
+    Of threads with as many the one with the lower id counts.
+    """
+    calls, ranges = attributed.capture.launches, attributed.capture.ranges
+    stack, thread = attributed.attribution.stack, frames.ints(calls, "thread")
+    if not len(stack):
+        nesting = attributed.attribution.nesting
+        stack, thread = nesting.stack, frames.ints(ranges, "thread")[nesting.range]
+    if not (stack != NONE).any():
+        return NONE
+    stack, thread = stack[stack != NONE], thread[stack != NONE]
+    used, first, count = np.unique(stack, return_index=True, return_counts=True)
+    return int(used[np.lexsort((thread[first], -count))[0]])
+
+
+def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
+    """Return what the main thread did in parts of the run; they do not overlap, and are on the clock of its report."""
+    stack, nesting = main_stack(attributed), attributed.attribution.nesting
+    launches, system = attributed.capture.launches, attributed.capture.system_calls
+    own = np.flatnonzero(nesting.stack == stack)
+    api = _outer_calls(attributed.attribution.stack == stack, launches, call_ends(attributed))
+    of_system = _outer_calls(
+        stacks_of(attributed, system) == stack, system, frames.ints(system, "end")
+    )
+    of_libraries = _library_ranges(attributed, stack)
+    bounds = np.array(sorted(parts), np.int64).reshape(-1, 2)
+    times = [nesting.start[own], nesting.end[own]]
+    times += [time for calls in (api, of_system, of_libraries) for time in (calls.start, calls.end)]
+    edges = np.unique(np.concatenate([bounds.ravel(), *times]))
+    place = _interval_at(edges[:-1], *bounds.T)
+    inside = np.flatnonzero(place != NONE)
+    begin, length = edges[inside], np.diff(edges)[inside]
+    part, in_range = place[inside], _range_at(attributed, stack, begin, of_libraries)
+    in_api, in_system = api.at(begin), of_system.at(begin)
+    api_names, system_names = launches["name"].cat.categories, system["name"].cat.categories
+    of_api = np.append(frames.codes(launches["name"]), NONE)[in_api]
+    of_os = np.append(frames.codes(system["name"]) + len(api_names), NONE)[in_system]
+    kind = np.select([in_api != NONE, in_system != NONE], [KIND[CUDA], KIND[SYSTEM]], KIND[NO_CALL])
+    call = np.where(in_api != NONE, of_api, of_os)
+    group, first = number_groups(part, in_range, kind, call)
+    return HostTime(
+        part[first],
+        in_range[first],
+        kind[first],
+        call[first],
+        sums(group, length, len(first)),
+        (*attributed.ops, *attributed.capture.ranges["name"].cat.categories),
+        (*api_names, *system_names),
+    )
+
+
+def _range_at(attributed: AttributedCapture, stack: int, time: Ints, of_libraries: Calls) -> Ints:
+    """Return the range of a library that a thread is in at each instant, else the op; codes of `HostTime.ranges`."""
+    nesting = attributed.attribution.nesting
+    node = nesting.innermost(np.full(len(time), stack), time)
+    node[np.append(nesting.stack, NONE)[node] != stack] = NONE  # a range that adopts the thread
+    op = np.append(attributed.node_op, NONE)[node]
+    row = of_libraries.at(time)
+    name = np.append(frames.codes(attributed.capture.ranges["name"]), NONE)[row]
+    return np.where(row == NONE, op, name + len(attributed.ops))
+
+
+def _outer_calls(of_thread: np.ndarray, table: pd.DataFrame, end: Ints) -> Calls:
+    start = frames.ints(table, "start")
+    rows = outer_calls(np.where(of_thread, 0, NONE), start, end)
+    return Calls(rows, start[rows], end[rows])
+
+
+def _library_ranges(attributed: AttributedCapture, stack: int) -> Calls:
+    """Return the outermost ranges of libraries, such as those of MPI, on a thread."""
+    ranges = attributed.capture.ranges
+    is_call = frames.is_kind(ranges, frames.PUSH_POP) & (attributed.op == NONE)
+    of_thread = stacks_of(attributed, ranges) == stack
+    return _outer_calls(of_thread & is_call, ranges, frames.ints(ranges, "end"))
+
+
+def _interval_at(time: Ints, start: Ints, end: Ints) -> Ints:
+    """Return which of some intervals, in order and apart, holds each instant; NONE for none."""
+    place = np.searchsorted(start, time, side="right") - 1
+    is_inside = (place >= 0) & (time < np.append(end, 0)[place])
+    return np.where(is_inside, place, NONE)

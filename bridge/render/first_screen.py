@@ -55,9 +55,9 @@ def lines(summary: Summary) -> list[str]:
     return written
 
 
-# What a screen can do without, the least telling first: the remedy of the advice, how full kernels are, the largest
-# cause of idle time, why there are no iterations, and the second of the costs in each list.
-REMEDY, FILL, CAUSE, WHY, SECOND = LEAST_TELLING = ("remedy", "fill", "cause", "why", "second")
+# What a screen can do without, the least telling first: how full kernels are, the largest cause of idle time, the
+# second of the costs in each list, the remedy of the advice, and why there are no iterations.
+FILL, CAUSE, SECOND, REMEDY, WHY = LEAST_TELLING = ("fill", "cause", "second", "remedy", "why")
 
 
 def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
@@ -66,6 +66,7 @@ def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
     return [
         *_scope(summary),
         *first_lines(summary.failures, use, with_states=True),
+        *_throughput(summary),
         *(() if FILL in without else _fill_lines(summary)),
         *(() if WHY in without else _no_iterations(summary)),
         *(_cost_lines(summary.costs, most) if summary.costs else _op_lines(summary)),
@@ -252,6 +253,18 @@ def _cause_text(use: Use) -> str:
     place = f" (mainly in {clean(op)})" if op else ""
     part, time = units.percent(cause.idle_ns / use.idle_ns), units.time(cause.idle_ns)
     return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
+
+
+MOST_RATES = 2
+
+
+def _throughput(summary: Summary) -> Iterator[str]:
+    """Yield the rates that the program printed, and how much of the peak its FLOPs use."""
+    told = [f"{clean(text)} by what the program printed" for text in summary.rates[:MOST_RATES]]
+    if summary.mfu >= 0:
+        told.append(f"FLOPs of an iteration are {units.percent(summary.mfu)} of the peak (MFU)")
+    if told:
+        yield f"Throughput: {', '.join(told)}."
 
 
 def _fill_lines(summary: Summary) -> Iterator[str]:

@@ -21,11 +21,15 @@ from bridge.analyze.checks.advice import (
 )
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
+from bridge.analyze.core import no_timeline
+from bridge.analyze.core.device_work import rates
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
+from bridge.analyze.cost.flops import Costs as FlopCosts
+from bridge.analyze.cost.flops import step_costs
 from bridge.analyze.run.account import runs
 from bridge.analyze.run.gpu_use import Use
-from bridge.analyze.run.parts import Parts
+from bridge.analyze.run.parts import Parts, is_warm_up, iteration_times
 from bridge.analyze.run.steps import by_step, paces
 from bridge.analyze.tables.devices import by_device
 from bridge.join.arrays import NONE
@@ -109,6 +113,8 @@ class Summary:
     parts: Mapping[str, int] = field(default_factory=dict)
     costs: Costs | None = None
     filled: Mapping[str, float] = field(default_factory=dict)
+    rates: tuple[str, ...] = ()
+    mfu: float = -1.0
     failures: tuple[Failure, ...] = ()
 
     @classmethod
@@ -140,6 +146,8 @@ class Summary:
             costs=Costs.of(attributed, parts) if parts else None,
             filled=_filled(attributed),
             failures=failures(attributed),
+            rates=rates(attributed.capture),
+            mfu=_mfu(attributed) if is_judged else -1.0,
         )
 
     @property
@@ -176,6 +184,8 @@ class Summary:
             parts=values.get("parts", {}),
             costs=Costs.from_dict(values["costs"]) if values.get("costs") else None,
             filled=values.get("filled", {}),
+            rates=tuple(values.get("rates", ())),
+            mfu=values.get("mfu", -1.0),
             failures=from_dicts(values.get("failures", ())),
         )
 
@@ -200,6 +210,19 @@ def _filled(attributed: AttributedCapture) -> dict[str, float]:
         else -1.0
         for name, share, span, computed, busy in rows
     }
+
+
+def _mfu(attributed: AttributedCapture) -> float:
+    """Return the model FLOPs utilisation of the iterations of the longest loop, -1 if FLOPs or the peak are unknown."""
+    times = iteration_times(attributed)
+    if not times or not no_timeline.has_timeline(attributed.capture):
+        return -1.0
+    longest = max(range(len(times)), key=lambda loop: int(times[loop].samples.sum()))
+    steps = attributed.iterations
+    rows = np.flatnonzero((steps.loop == longest) & ~is_warm_up(attributed))
+    wall = np.full(len(steps), round(times[longest].ns), np.int64)
+    share = step_costs(attributed, wall, FlopCosts())["mfu"][rows]
+    return float(np.median(share)) if len(share) and (share >= 0).all() else -1.0
 
 
 def parts_of(attributed: AttributedCapture) -> Parts | None:

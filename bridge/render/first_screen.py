@@ -260,7 +260,7 @@ MOST_RATES = 2
 
 def _throughput(summary: Summary) -> Iterator[str]:
     """Yield the rates that the program printed, and how much of the peak its FLOPs use."""
-    told = [f"{clean(text)} by what the program printed" for text in summary.rates[:MOST_RATES]]
+    told = [f"{clean(text)} as the program printed" for text in summary.rates[:MOST_RATES]]
     if summary.mfu >= 0:
         told.append(f"FLOPs of an iteration are {units.percent(summary.mfu)} of the peak (MFU)")
     if told:

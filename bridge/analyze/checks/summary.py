@@ -27,7 +27,6 @@ from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
 from bridge.analyze.cost.flops import Costs as FlopCosts
 from bridge.analyze.cost.flops import step_costs
-from bridge.analyze.run.account import runs
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.parts import Parts, is_warm_up, iteration_times
 from bridge.analyze.run.steps import by_step, paces
@@ -126,7 +125,7 @@ class Summary:
         is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
         if is_judged:
             advised = advised or advise(attributed)
-        accounted, parts = attributed.accounted, parts_of(attributed)
+        accounted, parts = attributed.accounted, Parts.of_run(attributed)
         return cls(
             use=_use(attributed),
             iterations=_iterations(attributed),
@@ -225,14 +224,6 @@ def _mfu(attributed: AttributedCapture) -> float:
     return float(np.median(share)) if len(share) and (share >= 0).all() else -1.0
 
 
-def parts_of(attributed: AttributedCapture) -> Parts | None:
-    """Return the parts of the run; None of several runs, of a selected part and of no timeline."""
-    found = runs(attributed)
-    if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
-        return None
-    return Parts.of(attributed, *found[0].whole)
-
-
 def _use(attributed: AttributedCapture) -> Use:
     """Return the use of the GPUs; without causes of idle time where failures hide them."""
     use = Use.of(attributed)
@@ -279,6 +270,7 @@ def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
     first = others[0]
     rule, figures = first.rule, dict(first.finding.figures)
     least = MIN_SHARE * advised.wall_ns
-    worth = (one for one in others[1:] if one.rule.name != rule.name and one.expected_ns >= least)
+    said = (rule.name, start_up.PAID_ONCE)
+    worth = (one for one in others[1:] if one.rule.name not in said and one.expected_ns >= least)
     following = next((one.rule.title for one in worth), "")
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)

@@ -48,6 +48,9 @@ FEW = "what recurs is too small a part of the work: {name}, {count} times"
 
 MIN_LOOP = 0.1  # share of the kernels, or of their time, in the iterations of one of several loops
 MIN_LOOPS = 0.5  # the same of all loops of a process together
+MIN_REGULAR = 0.5  # share of the work in equal instances; below, each thread is searched
+MIN_THREAD = 0.25  # share of the work that a thread issues, if its loops are those of the process
+MOST_THREADS = 2  # that are searched
 MIN_HOST = 0.9  # share of the instances in which the host takes part, if these are no layers
 MOST_LAYERS = 100  # more instances are no layers, even if the host only issues them
 MAX_EPILOGUE = 0.25  # of an instance: a pass ends with more kernels than that, a loop does not
@@ -237,6 +240,11 @@ class _Process:
     periods: tuple[Period, ...]
     named: bool = False
 
+    @property
+    def regularity(self) -> float:
+        """The share of the work in instances that are equal."""
+        return sum(one.covered * one.equal / len(one) for one in self.periods)
+
     def last_like(self, period: Period) -> Period:
         """Return the last period whose instances are like those of ``period``."""
 
@@ -280,17 +288,16 @@ def _searched(evidence: Evidence, key: Key, rows: Ints | None, marked: Steps) ->
 
 
 def _by_thread(evidence: Evidence, key: Key, work: Issued, thread: Ints) -> _Process:
-    """Return the work of a process with its periods, or that of the thread whose work recurs most."""
+    """Return the work of a process with its periods, or that of one of its threads if more of it is equal."""
     best = _Process(key, work, _periods(evidence, key, work))
     distinct, count = np.unique(thread, return_counts=True)
-    if _covered(best.periods) >= MIN_LOOPS or len(distinct) == 1:
+    if len(distinct) == 1 or best.regularity >= MIN_REGULAR:
         return best
-    for one in distinct[np.argsort(-count, kind="stable")][:2].tolist():
+    for one in distinct[np.argsort(-count, kind="stable")][:MOST_THREADS].tolist():
         part = work.select(thread == one)
-        other = _Process(key, part, _periods(evidence, key, part))
-        share = part.sequence.weights[-1] / max(1, work.sequence.weights[-1])
-        if _covered(other.periods) * share > max(MIN_LOOPS / 2, _covered(best.periods)):
-            best = other
+        if part.sequence.weights[-1] >= MIN_THREAD * work.sequence.weights[-1]:
+            other = _Process(key, part, _periods(evidence, key, part))
+            best = max(best, other, key=lambda one: one.regularity)
     return best
 
 

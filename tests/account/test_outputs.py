@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,7 @@ from bridge.source import ReportInput, load_report
 
 pytestmark = pytest.mark.slow
 
-# The quantities that have one value each. Where a new one is defined (the number of iterations of each loop, its warm-up,
-# the iteration time), it is named here, and returned by each output below that shows it.
+# The quantities that have one value each. A new one is named here, and returned by each output below that shows it.
 QUANTITIES = (
     "run",  # its length
     "part",  # the length of what is selected of it; the run where nothing is selected
@@ -51,7 +50,10 @@ QUANTITIES = (
     "exposed",  # communication, by GPU
     "idle of all",
     "causes",  # idle time of all GPUs by cause
-    # iterations: "iterations", "warm-up", "iteration time" come here
+    "loops",  # of iterations: how many each has, and how many of these are warm-up
+    "iteration",  # the time of one in each loop
+    "longest",  # that of the loop that takes longest
+    "parts",  # the lengths of start-up, iterations, what is between, and the end
 )
 Found = dict[str, Any]
 
@@ -81,10 +83,29 @@ class Asked:
 
 def of_library(one: Asked) -> Found:
     """`bridge.load`, and the properties of what it returns."""
-    use = one.report.use
-    return of_runs(use.runs) | {
-        "idle of all": use.idle_ns,
-        "causes": {cause.cause: cause.idle_ns for cause in use.causes},
+    use, summary = one.report.use, one.report.summary
+    loops = [asdict(loop) for loop in summary.iterations]
+    longest = [round(loop.iteration_ns) for loop in summary.by_iteration[-1:]]
+    if not one.selected:
+        assert sum(summary.parts.values()) == use.runs[0].length_ns
+    return (
+        of_runs(use.runs)
+        | of_loops(loops)
+        | {
+            "idle of all": use.idle_ns,
+            "causes": {cause.cause: cause.idle_ns for cause in use.causes},
+            "longest": longest[0] if longest else None,
+            "parts": dict(summary.parts),
+        }
+    )
+
+
+def of_loops(loops: Iterable[dict[str, Any]]) -> Found:
+    """Return what entries of loops of iterations say."""
+    entries = sorted((one["count"], one["warm_up"], round(one["iteration_ns"])) for one in loops)
+    return {
+        "loops": [(count, warm_up) for count, warm_up, _ in entries],
+        "iteration": [ns for *_, ns in entries],
     }
 
 
@@ -135,9 +156,10 @@ def of_summary_document(told: dict[str, Any]) -> Found:
     run, gpus = told["run"], told.get("gpus", [])
     for gpu in gpus:
         assert sum(gpu["states"].values()) == gpu["length_ns"]
-    return {
+    return of_loops(told.get("iterations", [])) | {
         "run": run["length_ns"],
         "part": run.get("selected", run)["length_ns"],
+        "parts": told.get("parts", {}),
         "busy": {gpu["device"]: gpu["busy_ns"] for gpu in gpus},
         "idle": {gpu["device"]: gpu["idle_ns"] for gpu in gpus},
         "share": {gpu["device"]: gpu["busy_share"] for gpu in gpus},
@@ -157,6 +179,23 @@ def of_devices(one: Asked) -> Found:
         "share": {row["device"]: row["busy_share"] for row in rows},
         "exposed": {row["device"]: row["exposed_ns"] for row in rows},
     }
+
+
+def of_loop_table(one: Asked) -> Found:
+    """`--by loop`, of whole reports."""
+    if one.selected:
+        return {}
+    rows = one.document("report", "--by", "loop")["rows"]
+    loops = [row for row in rows if row["kind"] == "iterations"]
+    return of_loops({**row, "iteration_ns": max(0, row["median_ns"])} for row in loops)
+
+
+def of_steps(one: Asked) -> Found:
+    """The lines below `--by step`, of one loop."""
+    times = re.findall(
+        rf"[Ii]teration, median: ({NUMBER} [a-zµ]+)", one.said("report", "--by", "step")
+    )
+    return {"longest": Shown(times[0])} if len(times) == 1 else {}
 
 
 def of_idle(one: Asked) -> Found:
@@ -209,8 +248,10 @@ def of_page(one: Asked) -> Found:
     if one.report.use.nothing:  # a share of the time would mislead
         assert not figures["devices"]
         return {"part": figures["run_ns"]}
+    iteration = figures["iteration"]
     return {
         "part": figures["run_ns"],
+        "longest": iteration["iteration_ns"] if iteration else None,
         "busy": {gpu["name"]: gpu["busy_ns"] for gpu in figures["devices"]},
         "idle": {gpu["name"]: gpu["idle_ns"] for gpu in figures["devices"]},
         "causes": {cause["cause"]: cause["idle_ns"] for cause in figures["idle"]},
@@ -219,10 +260,15 @@ def of_page(one: Asked) -> Found:
 
 # -- Texts, whose digits are compared
 
-HEADLINE = re.compile(
-    r"(?P<gpu>\S.*?): busy (?P<share>[\d.]+ %) of (?:(?P<part>[\d.]+ \S+) selected of )?the run,"
-    r" (?P<run>[\d.]+ \w+)\."
+NUMBER = r"[\d. ]*\d"
+LENGTHS = re.compile(
+    rf" of (?:(?P<part>{NUMBER} [a-zµ]+) selected of )?the run, (?P<run>{NUMBER} [a-zµ]+)\."
 )
+SCOPE = re.compile(
+    rf": (?:(?P<part>{NUMBER} [a-zµ]+) selected of a run of )?(?P<run>{NUMBER} [a-zµ]+)(?: from the first CUDA call)?[.:]"
+)
+BUSY = re.compile(r"(GPU \d[^:(%]*?(?:, GPU \d[^:(%]*?)*): busy ([\d.<> ]+ %)")
+LOOPS = re.compile(rf"({NUMBER}) iterations? of ({NUMBER} [a-zµ]+)(?: \((\d+) of warm-up\))?")
 CAUSE = re.compile(
     r"Largest cause of idleness: (?P<cause>[^,(]+?)(?: \(mainly in .*?\))?, (?P<ns>[\d.]+ \w+),"
 )
@@ -242,10 +288,17 @@ def of_lines(text: str) -> Found:
     """Return what the lines on the use of the GPUs say."""
     text = " ".join(text.split())
     found: Found = {}
-    for match in HEADLINE.finditer(text):
+    for match in [*LENGTHS.finditer(text), *SCOPE.finditer(text)][:1]:
         found["run"] = Shown(match["run"])
         found["part"] = Shown(match["part"] or match["run"])
-        found.setdefault("share", {})[match["gpu"]] = Shown(match["share"])
+    shares = {gpu: Shown(share) for gpus, share in BUSY.findall(text) for gpu in gpus.split(", ")}
+    if shares:
+        found["share"] = shares
+    loops = LOOPS.findall(text)
+    if len(loops) == 1 and "loops of" not in text:
+        [(count, time, warm_up)] = loops
+        found["loops"] = [(int(count.replace(" ", "")), int(warm_up or 0))]
+        found["longest"] = Shown(time)
     if cause := CAUSE.search(text):
         found["causes"] = {cause["cause"]: Shown(cause["ns"])}
     return found
@@ -307,6 +360,8 @@ OUTPUTS: tuple[Callable[[Asked], Found], ...] = (
     of_witness,
     of_summary,
     of_devices,
+    of_loop_table,
+    of_steps,
     of_idle,
     of_gaps,
     of_path,

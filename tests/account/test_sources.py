@@ -93,11 +93,11 @@ def test_a_run_of_the_store(folder, program):
 def test_the_commands_of_each_source(tmp_path, monkeypatch):
     """How busy the GPUs were is the same sentence, whoever has read the rows; windows and workers know no causes."""
     path, db = report(tmp_path / "made.sqlite", steps=4), tmp_path / "bridge.db"
-    first = done("report", path, "--by", "op").splitlines()[:2]
-    assert "of the run, " in first[0]
-    assert done("report", path, "--by", "op", "--workers", "2").splitlines()[:2] == first
+    first = busy(done("report", path, "--by", "op"))
+    assert "of the run, " in first
+    assert busy(done("report", path, "--by", "op", "--workers", "2")) == first
     done("import", path, "--db", db, "--quiet")
-    assert done("report", "--db", db, "--by", "op").splitlines()[:2] == first
+    assert busy(done("report", "--db", db, "--by", "op")) == first
     for name, value in {"BASE": 0, "MANY": 0, "LEAST": 1, "PER_CALL": 0}.items():
         monkeypatch.setattr(part, name, value)
     for name in ("PER_NAME", "PER_NAME_OF_MANY"):
@@ -106,4 +106,9 @@ def test_the_commands_of_each_source(tmp_path, monkeypatch):
     monkeypatch.setattr(aggregation, "peak_memory", lambda: 0)  # the tests' own process is larger
     windows = bridge("report", path, "--by", "op", "--memory-limit", "1KB")
     assert windows.exit_code == 0, windows.stderr
-    assert windows.stdout.splitlines()[:2] == first
+    assert busy(windows.stdout) == first
+
+
+def busy(text: str) -> str:
+    """Return how busy GPUs are said to be; not the cause of idle time, which windows do not know."""
+    return " ".join(text.partition("→")[0].split()).partition(". Largest cause")[0].rstrip(".")

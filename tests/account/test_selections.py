@@ -1,4 +1,4 @@
-"""What commands print of selections of the demo's report is what `tests/analyze/demo_steps.toml` counts by hand."""
+"""What commands print of selections of the lagging report is what `tests/analyze/lagging_steps.toml` counts by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from command import done
 import bridge
 
 pytestmark = pytest.mark.slow
-FILE = Path(__file__).parents[1] / "analyze" / "demo_steps.toml"
+FILE = Path(__file__).parents[1] / "analyze" / "lagging_steps.toml"
 EXPECTED = tomllib.loads(FILE.read_text("utf-8"))
 STEPS = ("--step", "1..2")
 FIGURES = {name: figure["value"] for name, figure in EXPECTED["figures"].items()}
@@ -32,8 +32,8 @@ def length(selection: dict[str, Any]) -> int:
 
 
 @selections
-def test_the_summary_has_the_states_of_the_span(demo, selection):
-    told = asked("summary", demo, *selection["options"])
+def test_the_summary_has_the_states_of_the_span(lagging, selection):
+    told = asked("summary", lagging, *selection["options"])
     part = told["run"].get("selected", told["run"])
     assert (part["start_ns"], part["end_ns"]) == (selection["start_ns"], selection["end_ns"])
     assert told["run"]["length_ns"] == length(EXPECTED["selections"][0])
@@ -43,29 +43,29 @@ def test_the_summary_has_the_states_of_the_span(demo, selection):
 
 
 @selections
-def test_the_table_of_gpus_has_the_same(demo, selection):
-    [row] = asked("report", demo, "--by", "device", *selection["options"])["rows"]
+def test_the_table_of_gpus_has_the_same(lagging, selection):
+    [row] = asked("report", lagging, "--by", "device", *selection["options"])["rows"]
     states = selection["states"]
     found = (row["run_ns"], row["busy_ns"], row["elsewhere_ns"], row["idle_ns"])
     assert found == (length(selection), sum(states[s] for s in OWN), states["others"], states["idle"])  # fmt: skip
 
 
 @selections
-def test_idle_gaps_and_causes_add_up_to_the_idle_state(demo, selection):
+def test_idle_gaps_and_causes_add_up_to_the_idle_state(lagging, selection):
     idle = selection["states"]["idle"]
-    causes = asked("report", demo, "--by", "idle", *selection["options"])["rows"]
+    causes = asked("report", lagging, "--by", "idle", *selection["options"])["rows"]
     assert sum(row["total_ns"] for row in causes) == idle
-    report = bridge.load(demo).within(**of_library(selection["options"]))
+    report = bridge.load(lagging).within(**of_library(selection["options"]))
     assert report.by("gap", idle_over_ns=0)["gap_ns"].sum() == idle
-    told = asked("summary", demo, *selection["options"])
+    told = asked("summary", lagging, *selection["options"])
     assert sum(cause["idle_ns"] for cause in told["causes"]) == told["idle_ns"] == idle
 
 
 @selections
-def test_the_critical_path_and_advice_are_of_the_same_length(demo, selection):
-    path = asked("report", demo, "--by", "critical", *selection["options"])
+def test_the_critical_path_and_advice_are_of_the_same_length(lagging, selection):
+    path = asked("report", lagging, "--by", "critical", *selection["options"])
     assert sum(row["time_ns"] for row in path["rows"]) == path["run_ns"] == length(selection)
-    assert asked("advise", demo, *selection["options"])["wall_ns"] == length(selection)
+    assert asked("advise", lagging, *selection["options"])["wall_ns"] == length(selection)
 
 
 def of_library(options: list[str]) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def of_library(options: list[str]) -> dict[str, Any]:
     return found
 
 
-def test_the_selected_steps_have_their_work_and_no_other(demo):
-    [row] = asked("report", demo, "--by", "device", *STEPS)["rows"]
+def test_the_selected_steps_have_their_work_and_no_other(lagging):
+    [row] = asked("report", lagging, "--by", "device", *STEPS)["rows"]
     assert row["activities"] == FIGURES["selected_activities"]
     assert row["kernels"] == FIGURES["selected_kernels"]
     assert row["gpu_ns"] == FIGURES["selected_gpu_ns"]
@@ -94,12 +94,12 @@ def test_the_selected_steps_have_their_work_and_no_other(demo):
     assert row["exposed_ns"] == FIGURES["exposed_communication_ns"]
 
 
-def test_ops_have_the_kernels_that_they_launched_in_the_selected_steps(demo):
+def test_ops_have_the_kernels_that_they_launched_in_the_selected_steps(lagging):
     """Ranges of NCCL's own domain are no ops: its kernels are those of the op around."""
     expected = {**EXPECTED["kernels_of_op"]}
     del expected["ncclAllReduce"]
     expected["all-reduce"] = EXPECTED["kernels_below_op"]["all-reduce"]
-    rows = asked("report", demo, "--by", "op-kernel", *STEPS)["rows"]
+    rows = asked("report", lagging, "--by", "op-kernel", *STEPS)["rows"]
     kernels: dict[str, int] = {}
     for row in rows:
         kernels[row["op"]] = kernels.get(row["op"], 0) + row["count"]
@@ -107,9 +107,9 @@ def test_ops_have_the_kernels_that_they_launched_in_the_selected_steps(demo):
     assert sum(kernels.values()) == FIGURES["selected_kernels"]
 
 
-def test_the_path_counts_no_kernel_of_other_steps_under_an_op(demo):
+def test_the_path_counts_no_kernel_of_other_steps_under_an_op(lagging):
     """Kernels run one after the other: each of the steps is an element of the path but those that others hide."""
-    rows = asked("report", demo, "--by", "critical", *STEPS)["rows"]
+    rows = asked("report", lagging, "--by", "critical", *STEPS)["rows"]
     kernels = {row["op"]: row["count"] for row in rows if row["kind"] == "kernel"}
     assert kernels["aten::addmm"] == EXPECTED["kernels_of_op"]["aten::addmm"] == 16
     for op, count in kernels.items():

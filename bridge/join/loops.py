@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,14 @@ from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Ints, order_by
 from bridge.join.families import EPOCH, PART, Families, part_shapes
 from bridge.join.nesting import Nesting
-from bridge.join.periods import ALIKE, MIN_ALIKE, Period, jaccard, outermost_periods
+from bridge.join.periods import (
+    ALIKE,
+    MIN_ALIKE,
+    Period,
+    jaccard,
+    outermost_periods,
+    periods_of_folded,
+)
 from bridge.join.sequences import (
     Issued,
     Key,
@@ -136,6 +144,13 @@ class Evidence:
         began = frames.ints(capture.activities, "start")
         return cls(capture, nesting, launch, np.where(launch == NONE, began, called), duration)
 
+    @cached_property
+    def parts(self) -> tuple[Ints, list[str]]:
+        """What each range that names a part of a model has in common with others, or NONE; and the texts."""
+        names = self.capture.ranges["name"]
+        shape, texts = part_shapes(list(names.cat.categories))
+        return np.append(shape, NONE)[frames.codes(names)], texts
+
 
 def loops_of(evidence: Evidence, marked: Steps, *, by_work: bool) -> LoopTree:
     """Return the loops of a capture; ``marked`` are the steps that ranges and optimizers mark.
@@ -196,9 +211,7 @@ def _epochs(capture: Capture, key: Key, steps: Steps) -> Iterator[Loop]:
 
 def _named_parts(evidence: Evidence, key: Key, around: Steps) -> Iterator[Loop]:
     """Yield the ranges of a process that name modules with an index and recur within steps."""
-    ranges = evidence.capture.ranges
-    shape, texts = part_shapes(list(ranges["name"].cat.categories))
-    code = np.append(shape, NONE)[frames.codes(ranges["name"])]
+    ranges, (code, texts) = evidence.capture.ranges, evidence.parts
     rows = np.flatnonzero((code != NONE) & is_of_process(ranges, key))
     start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
     report, process = (np.full(len(rows), value) for value in key)
@@ -300,9 +313,11 @@ def _periods(evidence: Evidence, key: Key, work: Issued) -> tuple[Period, ...]:
     starts = [start for _, start, _ in _recurring_ranges(evidence, key, work)]
     anchors = [np.unique(np.searchsorted(work.issued, start)) for start in starts]
     anchors = [row[row < len(work)] for row in anchors]
-    return tuple(
-        outermost_periods(work.sequence, [row for row in anchors if len(row) >= MIN_ALIKE])
-    )
+    anchors = [row for row in anchors if len(row) >= MIN_ALIKE]
+    periods = tuple(outermost_periods(work.sequence, anchors))
+    if _covered(periods) < MIN_LOOPS:
+        return tuple(periods_of_folded(work.sequence)) or periods
+    return periods
 
 
 def _covered(periods: Iterable[Period]) -> float:
@@ -448,10 +463,8 @@ def _on_ranges(capture: Capture, steps: Steps, rows: Ints) -> Steps:
 
 def _part_of_model(evidence: Evidence, one: _Process, period: Period) -> str:
     """Return which part of a model instances are: ranges of another index in each; '' for none."""
-    ranges = evidence.capture.ranges
-    shape, texts = part_shapes(list(ranges["name"].cat.categories))
-    name = frames.codes(ranges["name"])
-    code, start = np.append(shape, NONE)[name], frames.ints(ranges, "start")
+    ranges, (code, texts) = evidence.capture.ranges, evidence.parts
+    name, start = frames.codes(ranges["name"]), frames.ints(ranges, "start")
     begin, end = one.work.issued[period.row], int(one.work.issued[period.last - 1])
     is_inside = (code != NONE) & (start >= begin[0]) & (start <= end)
     rows = np.flatnonzero(is_inside & is_of_process(ranges, one.key))

@@ -9,7 +9,7 @@ of periods that are multiples of one another the shortest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 
@@ -29,6 +29,10 @@ MOST_ANCHORS = 16  # of each length, those that occur most
 MOST_ALIKE = 4  # anchors that occur as often, of which the most regular counts
 MOST_PAIRS = 64  # of unequal sections, for which the agreement is computed
 MOST_EQUAL = 0.6  # share of the instances that are equal, if a period is exact
+MOST_FOLDED = 12  # names of a part that may occur in each instance as often as it likes
+MIN_REPEATED = 0.1  # share of the rows in such parts
+MOST_ROWS = 200_000  # of a sequence that is searched for them
+MIN_FOLDED = 8  # instances that are found in that way
 MIN_ORDER = 0.2  # agreement of the longest sequences of names in unequal instances
 MOST_ORDERED = 8  # pairs of instances whose order is compared
 MIN_IN_RUN = 0.5  # share of the sections of an anchor in a run whose instances are not equal
@@ -67,7 +71,7 @@ class Sequence:
     def __len__(self) -> int:
         return len(self.name)
 
-    def select(self, rows: Flags | slice) -> Sequence:
+    def select(self, rows: Flags | Ints | slice) -> Sequence:
         return Sequence(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @cached_property
@@ -136,6 +140,10 @@ class Period:
         cuts = sum(self.is_cut)
         return round(self.covered * COARSE), len(self), self.equal, self.pause, -cuts, -self.first
 
+    def unfolded(self, rows: Ints) -> Period:
+        """Return the period in the sequence of which ``rows`` were kept."""
+        return replace(self, row=rows[self.row], end=rows[self.end])
+
     def is_remnant_of(self, other: Period) -> bool:
         """Return whether the period lies in an instance of another one that the sequence holds in part."""
         length = int(np.median(other.end - other.row))
@@ -175,6 +183,38 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
         if not any(one.overlaps(other) or one.is_remnant_of(other) for other in result):
             result.append(one)
     return sorted(result, key=lambda one: one.first)
+
+
+def periods_of_folded(work: Sequence) -> list[Period]:
+    """Return the outermost periods of a sequence in which what repeats within instances counts once.
+
+    Parts of 1, 2 … names that repeat at once are folded until instances are equal, however often such
+    a part occurs in each. Empty if they never are.
+    """
+    rows = np.arange(len(work) if len(work) <= MOST_ROWS else 0)
+    for length in range(1, MOST_FOLDED + 1):
+        kept = rows[_is_new(work.name[rows], length)]
+        is_much = len(kept) < (1 - MIN_REPEATED) * len(rows)
+        rows = kept
+        folded = outermost_periods(work.select(rows)) if is_much else []
+        result = [one for one in folded if one.exact and len(one) >= MIN_FOLDED]
+        if sum(one.covered for one in result) >= MIN_SAME:
+            return [one.unfolded(np.append(rows, len(work))) for one in result]
+    return []
+
+
+def _is_new(name: Ints, length: int) -> Flags:
+    """Return which rows stay if parts of one length that repeat at once are left out but for the first."""
+    same = np.zeros(len(name), bool)
+    same[length:] = name[length:] == name[:-length]
+    edges = run_edges(same.astype(np.int64))
+    first, size = edges[:-1], np.diff(edges) // length * length
+    size[~same[first]] = 0
+    dropped = np.zeros(len(name) + 1, np.int64)
+    np.add.at(dropped, first, size > 0)
+    np.add.at(dropped, first + size, -(size > 0).astype(np.int64))
+    result: Flags = np.cumsum(dropped)[:-1] == 0
+    return result
 
 
 def _is_better(one: Period, other: Period) -> bool:

@@ -28,6 +28,12 @@ def pair(corpus: Path) -> tuple[Path, Path]:
     return corpus / BEFORE, corpus / AFTER
 
 
+@pytest.fixture
+def trainings(corpus: Path) -> tuple[Path, Path]:
+    """Give two trainings of six steps, whose data four workers load, and none."""
+    return tuple(corpus / f"kineto/resnet50-workers{n}.pt.trace.json.gz" for n in (4, 0))  # type: ignore[return-value]
+
+
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Give two reports of our own, of 2 steps and of 3."""
@@ -85,40 +91,36 @@ def test_each_side_is_what_the_report_says(pair):
 
 
 @pytest.mark.slow
-def test_the_gate_judges_the_time_per_step_of_the_real_pair(pair):
-    """The 28 steps after take less time than the 32 before, and each of them takes longer."""
-    assert bridge("diff", *pair, "--fail-over", "total:5%").exit_code == 0
-    failing = bridge("diff", *pair, "--fail-over", "2%", "--top", "1")
+def test_the_gate_judges_the_time_per_step_of_real_trainings(trainings):
+    """The work takes less time after, but each iteration waits for data."""
+    assert bridge("diff", *trainings, "--fail-over", "total:5%").exit_code == 0
+    failing = bridge("diff", *trainings, "--fail-over", "2%", "--top", "1")
     assert failing.exit_code == FAILED
     assert failing.stderr == (
-        "failed: total activity time: 16.042 ms -> 16.472 ms per step (+2.7 %),"
-        " 95 % interval -1.5 to +6.9 %: unclear, over --fail-over 2%\n"
-        "failed: iteration time: 17.368 ms -> 19.978 ms per step (+15.0 %),"
-        " 95 % interval +8.6 to +21.4 %: slower, over --fail-over 2%\n"
+        "failed: iteration time: 117.287 ms -> 151.913 ms per step (+29.5 %),"
+        " 95 % interval +20.4 to +38.6 %: slower, over --fail-over 2%\n"
     )
-    assert bridge("diff", *pair[::-1], "--fail-over", "0%").exit_code == 0
-    of_ops = bridge("diff", *pair, "--fail-over", "op:1%")
+    assert bridge("diff", *trainings[::-1], "--fail-over", "iteration:0%").exit_code == 0
+    of_ops = bridge("diff", *trainings[::-1], "--fail-over", "op:1%")
     assert of_ops.exit_code == FAILED
     over = [re.match(r"failed: (.*): \d", line)[1] for line in of_ops.stderr.splitlines()]
-    rows = {row["op"]: row for row in document(*pair)["rows"]}
-    large = [
-        op
-        for op, row in rows.items()
-        if row["before_ns"] > 5_411_061 or row["after_ns"] > 4_941_095
+    found = document(*trainings[::-1])
+    totals = found["totals"]
+    grown = [
+        row["op"]
+        for row in found["rows"]
+        if max(row["before_ns"] / totals["before_ns"], row["after_ns"] / totals["after_ns"]) > 0.01
+        and row["step_after_ns"] > 1.01 * row["step_before_ns"]
     ]
-    grown = [op for op in large if rows[op]["step_after_ns"] > 1.01 * rows[op]["step_before_ns"]]
-    assert over == grown == ["nccl:all_to_all", "aten::addmm"]
-    lines = of_ops.stderr.splitlines()
-    assert "(+47.8 %), 95 % interval -37.7 to +133.3 %: unclear, over" in lines[0]
-    assert "(+1.8 %), 95 % interval +1.6 to +2.0 %: slower, over" in lines[1]
+    assert over == grown == ["aten::copy_", "aten::cudnn_convolution_backward_weight"]
 
 
 @pytest.mark.slow
-def test_what_cannot_be_told_of_the_real_pair_is_unclear(pair):
-    """The mean of the collective grew by half, in a few calls: p is 0.45."""
-    rows = {row["op"]: row for row in document(*pair)["rows"]}
-    states = {op: rows[op]["state"] for op in ("nccl:all_to_all", "aten::addmm", "aten::mul")}
-    assert states == {"nccl:all_to_all": "unclear", "aten::addmm": "slower", "aten::mul": "same"}
+def test_what_cannot_be_told_of_real_trainings_is_unclear(trainings):
+    """0.9 % more is over the noise of 1 % in a part of the interval."""
+    rows = {row["op"]: row for row in document(*trainings)["rows"]}
+    ops = ("aten::copy_", "aten::cudnn_convolution", "aten::cudnn_batch_norm")
+    assert [rows[op]["state"] for op in ops] == ["faster", "unclear", "same"]
     for row in rows.values():
         if row["state"] == "same" and row["p"] != -1:
             limit = 0.01 * max(row["step_before_ns"], row["step_after_ns"])
@@ -126,28 +128,28 @@ def test_what_cannot_be_told_of_the_real_pair_is_unclear(pair):
 
 
 @pytest.mark.slow
-def test_different_amounts_of_work_are_said_above_the_table(pair):
-    first = (
-        "32 steps of 2 processes before, 28 of 2 processes after:"
-        " times and changes are per step, calls are totals\n\n"
-    )
-    text = done("diff", *pair)
+def test_the_numbers_of_steps_are_said_above_the_table(trainings):
+    first = "6 steps before, 6 after: times and changes are per step, calls are totals\n\n"
+    text = done("diff", *trainings)
     assert f"\n\n{first}op " in text
-    assert re.search(r"^nccl:\S+ .*786\.860 µs +1\.163 ms +\+47\.8 % +-38 … \+133 % +unclear$", text, re.MULTILINE)  # fmt: skip
-    assert f"\n\n{first}|" in done("diff", *pair, "--format", "md")
-    found = document(*pair)
-    assert found["steps"] == {"before": 32, "after": 28, "all": [32, 28], "per_step": True, "untested": ""}  # fmt: skip
+    assert f"\n\n{first}|" in done("diff", *trainings, "--format", "md")
+    found = document(*trainings)
+    assert found["steps"] == {"before": 6, "after": 6, "all": [6, 6], "per_step": True, "untested": ""}  # fmt: skip
     assert found["whole_step"]["state"] == "unclear"
     whole = [
-        json.loads(done("report", path, "--format", "json"))["totals"]["gpu_ns"] for path in pair
+        json.loads(done("report", path, "--format", "json"))["totals"]["gpu_ns"]
+        for path in trainings
     ]
-    assert f"in all {whole[0] / 1e6:.3f} ms → {whole[1] / 1e6:.3f} ms: -46.997 ms (-8.7 %)" in text
-    assert (
-        "per step 16.042 ms → 16.472 ms: +429.495 µs (+2.7 %), 95 % interval -1.5 … +6.9 %: unclear"
-        in text
-    )
+    assert f"in all {whole[0] / 1e6:.3f} ms → {whole[1] / 1e6:.3f} ms: -16.353 ms (-2.4 %)" in text
     sizes = [abs(row["step_after_ns"] - row["step_before_ns"]) for row in found["rows"]]
     assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.slow
+def test_layers_of_a_pass_are_no_steps_to_compare(pair):
+    found = document(*pair)
+    assert found["steps"]["per_step"] is False
+    assert "neither report has steps" in done("diff", *pair)
 
 
 @pytest.mark.slow

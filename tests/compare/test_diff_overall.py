@@ -118,16 +118,20 @@ def test_idle_time_stands_alone(pair):
     assert "idle" in done("diff", "--by", "list").splitlines()
 
 
-def test_the_real_pair_lost_its_time_between_kernels(corpus):
-    """The ops take the same time; each iteration takes 15 % longer, since the host comes too late."""
-    pair = [corpus / "nsys" / f"pytorch-2gpu-{side}.sqlite" for side in ("before", "after")]
+def test_real_trainings_lost_their_time_between_kernels(corpus):
+    """The ops take the same time; each iteration takes 30 % longer, since it waits for data."""
+    pair = [corpus / "kineto" / f"resnet50-workers{n}.pt.trace.json.gz" for n in (4, 0)]
     found = overall(*pair)
     assert found["iteration"]["state"] == found["idle"]["state"] == "slower"
-    assert found["iteration"]["ratio"] == pytest.approx(1.150, abs=0.001)
+    assert found["iteration"]["ratio"] == pytest.approx(1.295, abs=0.001)
+    assert found["causes"][0]["cause"] == "data loading"
+
+
+def test_the_real_pair_is_idle_between_kernels(corpus):
+    pair = [corpus / "nsys" / f"pytorch-2gpu-{side}.sqlite" for side in ("before", "after")]
+    found = overall(*pair)
+    assert found["iteration"] is None  # one pass of a model
     assert found["causes"][0]["cause"] == "host code"
-    shares = [found["gpu"][s]["busy_ns"] / found["gpu"][s]["span_ns"] for s in ("before", "after")]
-    # 541.095 of 2 * 299.986 ms, and 494.109 of 2 * 299.272 ms
-    assert shares == pytest.approx([0.9019, 0.8255], abs=0.0001)
 
 
 def test_reports_without_common_ops_are_said(tmp_path, pair):
@@ -136,8 +140,8 @@ def test_reports_without_common_ops_are_said(tmp_path, pair):
     assert "annotated in the same way" not in done("diff", *pair)
 
 
-def test_a_row_by_step_says_what_it_adds_up(corpus):
-    pair = [corpus / "nsys" / f"pytorch-2gpu-{side}.sqlite" for side in ("before", "after")]
-    text = done("diff", *pair, "--by", "step")
+def test_a_row_by_step_says_what_it_adds_up(tmp_path):
+    ranks = ",".join(str(small(tmp_path / f"{name}.sqlite", steps=12)) for name in "ab")
+    text = done("diff", ranks, ranks, "--by", "step")
     assert "\nA row adds up the same step of all processes\n" in text
     assert "\noutside " in text

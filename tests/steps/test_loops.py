@@ -119,6 +119,12 @@ def test_two_loops_of_the_same_kernels_in_other_numbers():
     assert table["loop"].unique().tolist() == ["gemm", "gemm (2)"]
 
 
+def test_inner_loops_may_differ_in_length():
+    """Where nothing is alike to nine tenths, what repeats within an iteration counts once."""
+    bodies = [["begin", *["search", "sort"] * INNER.randint(1, 9), "end"] for _ in range(50)]
+    assert found([*chain.from_iterable(bodies)]) == bodies
+
+
 def test_set_up_that_issues_the_same_kernel_is_no_iteration():
     body = ["halo", "pdv", "halo", "flux"]
     steps = found(["halo", "start", *body * 10])

@@ -280,7 +280,7 @@ RULES = (
         "synchronization",
         "Synchronization leaves the GPU idle",
         "calls synchronize",
-        "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of its time",
+        "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of the time from its first work to its last",
         "synchronize less: use events instead of cudaDeviceSynchronize; avoid .item() and printing tensors in the loop",
         ESTIMATE,
         NSYS,

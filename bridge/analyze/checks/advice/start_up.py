@@ -20,7 +20,7 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 
 PAID_ONCE = "paid-once"
-MIN_START_UP = 0.2  # of the idle time, and of the span
+MIN_START_UP = 0.2  # of the time from the first work of a GPU to its last
 LITTLE = 0.15  # of the time before and behind all work: less can be done about it than about what repeats
 ONCE = 0.75  # of the ceiling, which a longer or later run saves
 FIRST = 3  # times the idle time of a usual iteration
@@ -41,9 +41,7 @@ def start_up(evidence: Evidence) -> Finding | None:
     op = np.where(warm_up != NONE, warm_up, idle.op)
     time = sums(idle.gaps.device[idle.gap[is_start]], idle.length[is_start], len(idle.gaps.devices))
     total = int(time.max(initial=0))
-    if not total or total <= MIN_START_UP * max(
-        int(evidence.gpus["idle_ns"].max()), evidence.span_ns
-    ):
+    if not total or total <= MIN_START_UP * evidence.span_ns:
         return None
     table = rule.group_rows(
         {
@@ -155,8 +153,8 @@ RULES = (
     Rule(
         "start-up",
         "The GPU waits for what happens once: compilation, loading, the first iteration",
-        f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the GPU's span, idle",
-        "the GPU is idle for {idle_ns}, {idle_share} of its time, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
+        f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the time from the GPU's first work to its last, idle",
+        "the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
         "record after the warm-up (bridge.profile(schedule=…), nsys --capture-range); keep compiled code in a cache; run long enough that it does not matter",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,

@@ -28,7 +28,7 @@ from bridge.analyze.run.steps import WARM_UP, by_step
 from bridge.importers import frames
 from bridge.join.arrays import Flags, Ints
 
-MIN_LOADING = 0.05  # of the time of steps
+MIN_LOADING = 0.05  # of the time of steps, or from the first work of a GPU to its last
 SINGLE_PROCESS = re.compile(r"enumerate\(DataLoader\)#_SingleProcessDataLoaderIter.*")
 
 
@@ -162,8 +162,8 @@ RULES = (
     Rule(
         "data-loading",
         "Training waits for data",
-        f"more than {MIN_LOADING:.0%} of the steps, or of a GPU's time idle, go into data loading",
-        "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of its time",
+        f"more than {MIN_LOADING:.0%} of the steps, or idle of the time from a GPU's first work to its last, go into data loading",
+        "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last",
         "give DataLoader more workers (num_workers), pin_memory=True and prefetch_factor; decode and augment on the GPU",
         "the GPU's idle time while data is loaded",
         TENSORBOARD,
@@ -298,8 +298,8 @@ MULTI_GPU_RULES = (
     Rule(
         "exposed-communication",
         "Exposed communication",
-        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of a GPU's span",
-        "{device} communicates without computing for {exposed_ns}, {exposed_share} of its time",
+        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the time from a GPU's first work to its last",
+        "{device} communicates without computing for {exposed_ns}, {exposed_share} of the time from its first work to its last",
         "overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
         "at most the computation that does not hide communication yet",
         NSIGHT_BRIDGE,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bridge.knowledge.abbreviations import abbreviation
 from bridge.render import device_work, failures, units
 from bridge.render.advice import with_figures
+from bridge.render.summaries import host_differs
 from bridge.render.table import clean
 from bridge.render.wrapping import wrap
 
@@ -76,7 +77,7 @@ def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
 
 def _height(written: Iterable[str], summary: Summary) -> int:
     """Return how many lines of a terminal the texts take, in which commands name the reports."""
-    reports = " ".join(summary.source) if summary.source else "REPORT"
+    reports = " ".join(summary.source) if 0 < len(summary.source) <= MOST_NAMES else "REPORT"
     return sum(len(wrap(line.replace("REPORT", reports), WIDTH)) for line in written)
 
 
@@ -142,8 +143,10 @@ def _loop_texts(loops: Sequence[Iteration]) -> Iterator[str]:
     for loop in loops:
         time = f" of {units.time(round(loop.iteration_ns))}" if loop.iteration_ns else ""
         noun = "iteration" if loop.count == 1 else "iterations"
-        warm_up = f" ({units.count(loop.warm_up)} of warm-up)" if loop.warm_up else ""
-        yield f"{units.count(loop.count)} {noun}{time}{warm_up}"
+        besides = [f"{units.count(loop.warm_up)} of warm-up"] if loop.warm_up else []
+        besides += [f"{units.time(round(loop.host_ns))} on the host"] if host_differs(loop) else []
+        more = f" ({', '.join(besides)})" if besides else ""
+        yield f"{units.count(loop.count)} {noun}{time}{more}"
 
 
 def _no_iterations(summary: Summary) -> Iterator[str]:

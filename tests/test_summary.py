@@ -374,11 +374,11 @@ def padded(words: int, title: int) -> Summary:
 
 
 MARKS = {  # a text of each part that a screen can do without
-    "remedy": "Remedy: ",
     "fill": "of the multiprocessors",
     "cause": "Largest cause",
-    "why": "No iterations",
     "second": "init_model",
+    "remedy": "Remedy: ",
+    "why": "No iterations",
 }
 
 

@@ -192,14 +192,14 @@ class Report:
         from bridge.analyze.core import time_range  # most tables are of the whole report
 
         attributed = self.attributed
+        if steps is not None or range_name is not None:
+            attributed = attributed.within(
+                time_range.select_by_ranges(attributed, steps, range_name)
+            )
         if first_ns is not None or last_ns is not None:
             no_timeline.refuse(self.capture, "time from the first event on (--from, --to)")
             attributed = attributed.within(
                 time_range.select_by_clock(attributed, first_ns, last_ns)
-            )
-        if steps is not None or range_name is not None:
-            attributed = attributed.within(
-                time_range.select_by_ranges(attributed, steps, range_name)
             )
         return Report(attributed)
 

@@ -32,6 +32,11 @@ def done(*words: str | Path) -> str:
     return result.stdout
 
 
+def after_scope(text: str) -> str:
+    """Give a first screen without its first sentence, which names the report and tells how long the run was."""
+    return text.partition(".\n")[2]
+
+
 def table_in(text: str) -> list[str]:
     """Give the lines from the heading of the first table on."""
     lines = text.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import os
 import re
 import shutil
@@ -82,6 +83,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
     make(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def lagging(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write lagging.sqlite: three steps of a training whose GPU runs further and further behind the host."""
+    path = tmp_path_factory.mktemp("lagging") / "lagging.sqlite"
+    packed = Path(__file__).parent / "analyze" / "lagging.sqlite.gz"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
     return path
 
 

@@ -61,17 +61,18 @@ class Tools:
     reports: KeptReports
 
     def open_report(self, report: ReportName = "") -> str:
-        """Open a report and say what it contains: files, GPUs, counts, time, quality, warnings.
+        """Open a report and say what it contains: files, GPUs, counts, length of each run, quality, warnings.
 
         Other tools open reports themselves. An opened report stays in memory for further questions.
         """
+        from bridge.analyze.run.account import runs
+
         opened = self.reports.get(report)
         capture, quality = opened.capture, opened.quality
-        first, last = (f([facts.span for facts in capture.facts]) for f in (min, max))
         document = {
             "source": capture.source,
             "profiler": [f"{facts.product} {facts.schema}".strip() for facts in capture.facts],
-            "span_ns": last[1] - first[0],
+            "run_ns": [run.length_ns for run in runs(opened.attributed)],
             "gpus": capture.devices["name"].astype(str).tolist(),
             "ranges": opened.ranges,
             "ops": len(opened.attributed.ops),

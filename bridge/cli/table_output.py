@@ -148,7 +148,9 @@ class TableOutput:
         is_wrapped = to_terminal and form == FORMAT
         graphs = tables.graphs_line(self.by, source.graphs, source.totals["gpu_ns"])
         graph_lines = options.wrapped([graphs] if graphs else [], to_terminal=is_wrapped)
-        run_line = summaries.run_line(table.attrs.get("run_ns"))
+        run_line = summaries.run_line(
+            table.attrs.get("run_ns"), is_part=table.attrs.get("is_part", False)
+        )
         below = f"\n{run_line}{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{graph_lines}{accounting}\n"
         layout = "" if self.every and self.by == "list" else source.layout(self.by)
         if not len(table) and (nothing := self._nothing()):

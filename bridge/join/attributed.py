@@ -150,7 +150,8 @@ class AttributedCapture:
     one ``direction`` and of the ``selection``. ``kernel_rules`` are the user's rules for classes of
     kernels. ``place`` is the index of the first report in the whole run. ``parent`` is the node
     around each node in the `hierarchy`. ``notes`` are lines for the user about what the ops are.
-    ``step_name`` names the ranges that are steps, None if they are to be found.
+    ``step_name`` names the ranges that are steps, None if they are to be found. ``unselected`` is the capture before a
+    selection, whose work is not cut; None where nothing is selected.
     """
 
     capture: Capture
@@ -165,6 +166,7 @@ class AttributedCapture:
     backward_under: str = CALLER
     notes: tuple[str, ...] = ()
     step_name: str | None = None
+    unselected: Self | None = None
 
     @classmethod
     def of(cls, capture: Capture, options: AttributionOptions = DEFAULT) -> Self:
@@ -225,7 +227,7 @@ class AttributedCapture:
         """
         capture = _cut(self.capture, selection) if selection.is_window else self.capture
         both = selection if self.selection is None else self.selection & selection
-        return replace(self, capture=capture, selection=both)
+        return replace(self, capture=capture, selection=both, unselected=self.unselected or self)
 
     def only(self, direction: str) -> AttributedCapture:
         """Return the capture with only one direction counted: "forward", "backward", or "both".

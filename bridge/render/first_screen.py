@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.knowledge.abbreviations import abbreviation
 from bridge.render import device_work, failures, units
 from bridge.render.advice import with_figures
+from bridge.render.summaries import host_differs
 from bridge.render.table import clean
+from bridge.render.wrapping import wrap
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.costs import Cost, Costs
@@ -17,8 +20,9 @@ if TYPE_CHECKING:
     from bridge.analyze.run.account import GpuAccount, Run
     from bridge.analyze.run.gpu_use import Use
 
+MOST_LINES, WIDTH = 12, 80  # of the screen; where it takes more, less is said
 MOST_NAMES = 2  # of reports
-MOST_GPUS = 4  # lines; more GPUs are written as one
+MOST_GPUS = 4  # on a line, and lines; more GPUs are written as one
 LOW_FILL = 0.5  # of the multiprocessors that have work while kernels run: less is said
 MOST_LOOPS = 3  # more are written as one
 MIN_PART = 0.005  # of the run, from which on a part or a state of a GPU is named
@@ -26,6 +30,8 @@ ALIKE = 0.05  # of the run, by which the busy times of GPUs on one line differ a
 WITH_PLACE = ("host code", "synchronization")  # causes that the name of the op makes clearer
 UNKNOWN = "unknown"  # no API calls were recorded
 NOT_RECORDED = "not-recorded"  # the kind of a failure
+ITERATIONS = "iterations"
+PARTS = {"between": "between the loops"}  # of a run, for people
 WORDS = {  # of states, for people
     "compute": "compute",
     "communication": "communication",
@@ -38,18 +44,41 @@ WORDS = {  # of states, for people
 
 
 def lines(summary: Summary) -> list[str]:
-    """Return the first screen, a text per line or paragraph."""
+    """Return the first screen, a text per line or paragraph; what would not fit and tells least is left out."""
     if summary.use.nothing:
         before = first_lines(summary.failures, summary.use)
         return [*_scope(summary), *before, f"→ {next_command(summary)}"]
+    written = _lines(summary)
+    for count in range(1, len(LEAST_TELLING) + 1):
+        if _height(written, summary) <= MOST_LINES:
+            break
+        written = _lines(summary, LEAST_TELLING[:count])
+    return written
+
+
+# What a screen can do without, the least telling first: how full kernels are, the largest cause of idle time, the
+# second of the costs in each list, the remedy of the advice, and why there are no iterations.
+FILL, CAUSE, SECOND, REMEDY, WHY = LEAST_TELLING = ("fill", "cause", "second", "remedy", "why")
+
+
+def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
+    use = replace(summary.use, idle=()) if CAUSE in without else summary.use
+    most = 1 if SECOND in without else None
     return [
         *_scope(summary),
-        *first_lines(summary.failures, summary.use, with_states=True),
-        *_fill_lines(summary),
-        *_no_iterations(summary),
-        *(_cost_lines(summary.costs) if summary.costs else _op_lines(summary)),
-        *_advice_lines(summary),
+        *first_lines(summary.failures, use, with_states=True),
+        *_throughput(summary),
+        *(() if FILL in without else _fill_lines(summary)),
+        *(() if WHY in without else _no_iterations(summary)),
+        *(_cost_lines(summary.costs, most) if summary.costs else _op_lines(summary)),
+        *_advice_lines(summary, with_remedy=REMEDY not in without),
     ]
+
+
+def _height(written: Iterable[str], summary: Summary) -> int:
+    """Return how many lines of a terminal the texts take, in which commands name the reports."""
+    reports = " ".join(summary.source) if 0 < len(summary.source) <= MOST_NAMES else "REPORT"
+    return sum(len(wrap(line.replace("REPORT", reports), WIDTH)) for line in written)
 
 
 def next_command(summary: Summary) -> str:
@@ -95,11 +124,15 @@ def _run_text(run: Run, summary: Summary) -> str:
 
 
 def _part_texts(run: Run, summary: Summary) -> Iterator[str]:
-    for name, ns in summary.parts.items():
-        if name == "iterations":
+    """Yield the parts of a run; of one without iterations, only if work on a GPU is one of several."""
+    named = {name: ns for name, ns in summary.parts.items() if ns >= MIN_PART * run.length_ns}
+    if not summary.iterations and (len(named) == 1 or summary.use.nothing):
+        return
+    for name in summary.parts:
+        if name == ITERATIONS:
             yield from _loop_texts(summary.iterations)
-        elif ns >= MIN_PART * run.length_ns:
-            yield f"{name} {units.time(ns)}"
+        elif name in named:
+            yield f"{PARTS.get(name, name)} {units.time(named[name])}"
 
 
 def _loop_texts(loops: Sequence[Iteration]) -> Iterator[str]:
@@ -110,8 +143,10 @@ def _loop_texts(loops: Sequence[Iteration]) -> Iterator[str]:
     for loop in loops:
         time = f" of {units.time(round(loop.iteration_ns))}" if loop.iteration_ns else ""
         noun = "iteration" if loop.count == 1 else "iterations"
-        warm_up = f" ({units.count(loop.warm_up)} of warm-up)" if loop.warm_up else ""
-        yield f"{units.count(loop.count)} {noun}{time}{warm_up}"
+        besides = [f"{units.count(loop.warm_up)} of warm-up"] if loop.warm_up else []
+        besides += [f"{units.time(round(loop.host_ns))} on the host"] if host_differs(loop) else []
+        more = f" ({', '.join(besides)})" if besides else ""
+        yield f"{units.count(loop.count)} {noun}{time}{more}"
 
 
 def _no_iterations(summary: Summary) -> Iterator[str]:
@@ -159,11 +194,11 @@ def _lines_of_run(run: Run, *, with_states: bool) -> Iterator[str]:
     if len(alike) > MOST_GPUS:
         alike = [list(run.gpus)]
     for gpus in alike:
-        busy = f"{_names(gpus)}: busy {_between([gpu.share for gpu in gpus])} of"
         if with_states:
-            yield f"{busy} {'the selected time' if run.is_part else 'the run'} ({_states_text(gpus)})."
+            of = "the selected time" if run.is_part else "the run"
+            yield f"{_busy_text(gpus)} of {of} ({_states_text(gpus)})."
         else:
-            yield f"{busy} {span_text(run)}."
+            yield f"{_busy_text(gpus)} of {span_text(run)}."
 
 
 def _alike(gpus: Iterable[GpuAccount]) -> Iterator[list[GpuAccount]]:
@@ -175,8 +210,18 @@ def _alike(gpus: Iterable[GpuAccount]) -> Iterator[list[GpuAccount]]:
         left = [gpu for gpu in left if abs(gpu.share - first.share) > ALIKE]
 
 
-def _names(gpus: Sequence[GpuAccount]) -> str:
-    return clean(gpus[0].device) if len(gpus) == 1 else ", ".join(clean(g.device) for g in gpus)
+def _busy_text(gpus: Sequence[GpuAccount]) -> str:
+    """Return ``GPU 0: busy 91.3 %, GPU 1: busy 89.1 %``; of many GPUs the least and the most busy."""
+    shares = {clean(gpu.device): units.percent(gpu.share) for gpu in gpus}
+    if len(gpus) > MOST_GPUS:
+        by_share = sorted(gpus, key=lambda gpu: gpu.share)
+        least, most = (
+            f"{units.percent(g.share)} ({clean(g.device)})" for g in by_share[:: len(gpus) - 1]
+        )
+        return f"{len(gpus)} GPUs: busy {least} to {most}"
+    if len({*shares.values()}) == 1:
+        return f"{', '.join(shares)}: busy {next(iter(shares.values()))}"
+    return ", ".join(f"{name}: busy {share}" for name, share in shares.items())
 
 
 def _states_text(gpus: Sequence[GpuAccount]) -> str:
@@ -191,8 +236,8 @@ def _states_text(gpus: Sequence[GpuAccount]) -> str:
 def _between(shares: Sequence[float]) -> str:
     """Return the shares of two GPUs, or the least and the largest of several."""
     texts = dict.fromkeys(map(units.percent, shares))
-    if len(shares) <= MOST_NAMES:
-        return ", ".join(texts)
+    if len(texts) <= MOST_NAMES:
+        return " and ".join(texts)
     least, most = units.percent(min(shares)), units.percent(max(shares))
     return least if least == most else f"{least} to {most}"
 
@@ -213,6 +258,18 @@ def _cause_text(use: Use) -> str:
     return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
 
 
+MOST_RATES = 2
+
+
+def _throughput(summary: Summary) -> Iterator[str]:
+    """Yield the rates that the program printed, and how much of the peak its FLOPs use."""
+    told = [f"{clean(text)} as the program printed" for text in summary.rates[:MOST_RATES]]
+    if summary.mfu >= 0:
+        told.append(f"FLOPs of an iteration are {units.percent(summary.mfu)} of the peak (MFU)")
+    if told:
+        yield f"Throughput: {', '.join(told)}."
+
+
 def _fill_lines(summary: Summary) -> Iterator[str]:
     """Yield how much of the multiprocessors kernels fill, where that is little: a busy GPU may be nearly empty."""
     low = {gpu: share for gpu, share in summary.filled.items() if 0 <= share < LOW_FILL}
@@ -230,18 +287,16 @@ def _fill_lines(summary: Summary) -> Iterator[str]:
 # -- What the run pays for
 
 
-def _cost_lines(costs: Costs) -> list[str]:
+def _cost_lines(costs: Costs, most: int | None) -> list[str]:
     """Return what is paid in each iteration and what is paid once, first the list that takes more of the run."""
-    each = _costs_text(costs.in_each, with_time=not costs.each_ns)
-    once = _costs_text(costs.once, with_time=True)
+    each = _costs_text(costs.in_each[:most], with_time=not costs.each_ns)
+    once = _costs_text(costs.once[:most], with_time=True)
     where = "in each iteration" if costs.each_ns else "while the GPU works"
     both = [
         (costs.in_all_ns, f"Paid {where}: {each}." if each else ""),
         (
             costs.once_ns,
-            f"Paid once, {units.time(costs.once_ns)} before and after: {once} of the run."
-            if once
-            else "",
+            f"Paid once ({units.time(costs.once_ns)}): {once} of the run." if once else "",
         ),
     ]
     return [text for _, text in sorted(both, key=lambda one: -one[0]) if text]
@@ -257,7 +312,7 @@ def _costs_text(costs: Iterable[Cost], *, with_time: bool) -> str:
 def _cost_name(cost: Cost) -> str:
     if not cost.what:
         return clean(abbreviation(cost.where))
-    if not cost.where:
+    if not cost.where or cost.where.lower() == cost.what:
         return clean(cost.what)
     joint = ", mostly" if cost.is_work else " in"
     return f"{clean(cost.what)}{joint} {clean(abbreviation(cost.where))}"
@@ -280,17 +335,19 @@ def _op_lines(summary: Summary) -> Iterator[str]:
 # -- What to do
 
 
-def _advice_lines(summary: Summary) -> Iterator[str]:
+def _advice_lines(summary: Summary, *, with_remedy: bool) -> Iterator[str]:
     if summary.failures and not summary.advice:
         yield "→ bridge advise REPORT"
     elif summary.advice:
-        yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"
+        said = _first_advice(summary.advice, with_remedy=with_remedy)
+        following = f" Next: {summary.advice.next_title}." if summary.advice.next_title else ""
+        yield f"{summary.advice.title}: {said}.{following} → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary)}"
 
 
-def _first_advice(advice: FirstAdvice) -> str:
+def _first_advice(advice: FirstAdvice, *, with_remedy: bool) -> str:
     """Return the sentence of the first advice and its remedy, with their figures."""
-    texts = (advice.text, f"Remedy: {advice.remedy}")
+    texts = (advice.text, f"Remedy: {advice.remedy}" if with_remedy else "")
     return ". ".join(with_figures(text, advice.figures) for text in texts if text)

@@ -26,13 +26,13 @@ UNKNOWN = -1
 def ranks_line(totals: Mapping[str, float]) -> str:
     """Return ``4 ranks on 2 hosts, 1.234 s: GPUs busy 91.2 %, …``.
 
-    The time is from the first event of all ranks to the last.
+    The time is that of the run, or of its selected part, of which GPUs are busy a share.
     """
     hosts = int(totals["hosts"])
     host_count = f" on {_count(hosts, 'host')}" if hosts else ""
     result = [
         f"{units.count(int(totals['kernels']))} kernels",
-        f"GPUs busy {units.percent(totals['busy_share'])}",
+        f"GPUs busy {units.percent(totals['busy_share'])} of the run",
         f"{units.percent(totals['attributed_share'])} of GPU time in ops",
         f"{units.time(int(totals['exposed_ns']))} of communication exposed",
     ]
@@ -82,9 +82,10 @@ ROLES = {
 }
 
 
-def run_line(run_ns: int | None) -> str:
-    """Return the line on the length of the run of a critical path, '' for other tables."""
-    return "" if run_ns is None else f"The run takes {units.time(run_ns)}.\n"
+def run_line(run_ns: int | None, *, is_part: bool) -> str:
+    """Return the line on the length of the run, or of its part, of a critical path, '' for other tables."""
+    of = "The selected part of the run" if is_part else "The run"
+    return "" if run_ns is None else f"{of} takes {units.time(run_ns)}.\n"
 
 
 def step_lines(paces: Iterable[Pace]) -> str:

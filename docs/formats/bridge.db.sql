@@ -331,7 +331,7 @@ CREATE TABLE "reports" (
    "source" TEXT,
    "product" TEXT,
    "schema" TEXT,
-   "warnings" TEXT, "epoch_ns" INTEGER, "metadata" TEXT, "beside" TEXT, "aggregates" TEXT, "session_ns" INTEGER,
+   "warnings" TEXT, "epoch_ns" INTEGER, "metadata" TEXT, "beside" TEXT, "aggregates" TEXT, "session_ns" INTEGER, "system_spans" TEXT,
    PRIMARY KEY ("run", "report")
 );
 

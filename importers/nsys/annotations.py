@@ -115,6 +115,7 @@ class Annotations:
 
         Ranges without an end are open. nsys gives them the end of the session (``session`` in ns,
         -1 if unknown), other writers NULL; the latter end at ``last`` or with the last NVTX event.
+        Where the clock does not begin with the session, its length tells nothing of an end.
         """
         types = self.ints["type"]
         rows = np.flatnonzero(np.isin(types, schema.PUSH_POP + schema.START_END))
@@ -127,7 +128,8 @@ class Annotations:
             "end": np.where(is_endless, last, end) if is_endless.any() else end,
             "kind": frames.names(is_phase.astype(np.int64), frames.RANGE_KINDS),
             "color": frames.pick(self.ints["color"], rows),
-            "open": is_endless | ((end >= session) & (session > frames.MISSING)),
+            "open": is_endless
+            | ((session > frames.MISSING) & (start < session) & (session <= end)),
             "text": frames.pick(self.text, rows),
         }
         return frames.frame("ranges", columns)

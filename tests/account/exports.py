@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from witness.account import Activity, Call, Events, Range
+from witness.account import IDLE, WORK, Activity, Call, Events, Range, Span, clipped, finish
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 STATE_OF = {
@@ -80,3 +80,19 @@ def events_of(path: Path) -> Events:
                     )
                 )
     return Events(ranges, calls, of_system, work)
+
+
+def swept(work: Sequence[Activity], span: Span) -> tuple[dict[str, int], int]:
+    """Return the time of each state, and of exposed communication, of the work of a GPU: edge by edge, for large exports."""
+    edges = []
+    for one in work:
+        start, end = clipped((one.start, finish(one)), span)
+        edges += [(start, 1, one.state), (end, -1, one.state)]
+    times, exposed, at = dict.fromkeys((*WORK, IDLE), 0), 0, span[0]
+    running = dict.fromkeys(WORK, 0)
+    for time, change, state in sorted([*edges, (span[1], 0, WORK[0])]):
+        now = next((known for known in WORK if running[known]), IDLE)
+        times[now] += time - at
+        exposed += time - at if running["communication"] and not running["compute"] else 0
+        at, running[state] = time, running[state] + change
+    return times, exposed

@@ -7,7 +7,7 @@ from string import Formatter
 
 import pytest
 
-from advice.rules import FIRES, QUIET
+from advice.rules import BATCHES, FIRES, QUIET, building
 from advice.story import US, Story
 from bridge.analyze.checks.advice import RULES, Advice
 from bridge.render.advice import sentence
@@ -63,6 +63,8 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # 300 kernels of 100; the host goes on 150 after each, and its next call takes 2.
     # The first kernel ends after 1 + 2 + 100, the second begins after 1 + 2 + 5000 + 2.
     "start-up": (5_000 + 2 - 100, None),
+    # An op of 300 and 2, the begin of the next one, and a call; the work that follows takes 1000.
+    "paid-once": (302 + 1 + 2, None),
     "kernel-hotspot": (20 * 100, None),
     "memcpy-bound": (20 * 100, None),
     # Before the first kernel an op begins and a call is made; after the last the host goes on, and the op ends.
@@ -103,7 +105,6 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # Kernels of 100 by turns, ten on each GPU; the first begins when an op has begun and a call returned.
     "data-parallel": (1 + 2 + 20 * 100 - 10 * 100, None),
     "slow-backend": (20 * (100 + 2), None),
-    "communication": (20 * 30, None),
     "exposed-communication": (
         20 * 30,
         20 * 30,
@@ -144,6 +145,12 @@ def test_what_it_costs_by_hand(name, fired):
 @pytest.mark.parametrize("name", NAMES)
 def test_is_silent(name, tmp_path):
     assert of_rule(QUIET[name]().load(tmp_path), name) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("op", "is_loading"), [("build", False), (BATCHES, True)])
+def test_data_that_is_loaded_before_all_work_is_not_paid_once(op, is_loading, tmp_path):
+    assert (of_rule(building(300, op).load(tmp_path), "paid-once") is None) == is_loading
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from bridge.analyze.checks.advice.places import Place
+from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import FailedCalls, LostRecords, NotRecorded, ProgramError
 from bridge.analyze.checks.summary import FirstAdvice, Iteration, OpTime
 from bridge.analyze.checks.why import Why
@@ -31,7 +32,8 @@ from bridge.analyze.core.catalog.lookup import (
 )
 from bridge.analyze.core.catalog.memory import MEMORY
 from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
-from bridge.analyze.run.gpu_use import GpuUse, IdleCause
+from bridge.analyze.run.account import EVIDENCE, GpuAccount
+from bridge.analyze.run.gpu_use import IdleCause
 from bridge.capture.doctor import Finding
 
 Schema = dict[str, Any]
@@ -228,21 +230,39 @@ def failures() -> Schema:
 
 def summary() -> Schema:
     """Return the schema of bridge.summary/1."""
-    gpu = of(GpuUse)
-    busy = {**FRACTION, "description": "busy_ns by span_ns"}
+    gpu = of(GpuAccount)["properties"]
+    gpu["states"]["description"] = "what the GPU did: ns per state, which add up to length_ns"
+    gpu["processes"]["description"] = "the states by process id, if several used the GPU"
+    busy = {**FRACTION, "description": "busy_ns by length_ns"}
     return record(
+        ("runs",),
         format={"const": "bridge.summary/1"},
         source=SOURCE,
         totals=TOTALS,
-        gpus=listed(record(**gpu["properties"], busy_share=busy)),
+        run=nullable({**_run(), "description": "the run; null if there are none or several"}),
+        runs=listed(_run(), description="of reports without a common clock"),
+        gpus=listed(
+            record(**gpu, length_ns=TIME, busy_ns=TIME, idle_ns=TIME, busy_share=busy),
+        ),
         idle_ns=TIME,
         causes=listed(of(IdleCause)),
         failures=failures(),
+        parts=by_name(TIME, description="the parts of the run, in order"),
+        costs=nullable({**of(Costs), "description": "what the run pays for"}),
         iterations=listed(of(Iteration)),
+        no_iterations={**TEXT, "description": "why there are no iterations, though ranges repeat"},
         ops=listed(of(OpTime)),
         advice=nullable({**of(FirstAdvice), "description": "the first piece of advice"}),
         rows=listed(row(TABLES["op-kernel"], ("op", "kernel"))),
     )
+
+
+def _run() -> Schema:
+    """Return the schema of a run, and of the selected part of one."""
+    span = {"start_ns": TIME, "end_ns": TIME, "length_ns": TIME}
+    evidence = {"enum": list(EVIDENCE), "description": "the events that tell when the run began"}
+    selected = {**record(**span), "description": "the span of what is selected"}
+    return record(("selected",), **span, evidence=evidence, selected=selected)
 
 
 def advice() -> Schema:

@@ -9,7 +9,7 @@ import columnar
 import numpy as np
 import pytest
 from advice.story import US, Story, thread
-from command import done
+from command import after_scope, done
 from hypothesis import given
 from hypothesis import strategies as st
 from witness import failed_calls as witness
@@ -65,7 +65,7 @@ def test_where_all_launches_fail_nothing_else_is_said(tmp_path: Path) -> None:
     assert one.is_severe
     assert one.all_launches
     path = tmp_path / "story.sqlite"
-    summary, advice = flat(done("summary", path)), flat(done("advise", path))
+    summary, advice = flat(after_scope(done("summary", path))), flat(done("advise", path))
     for text in (summary, advice):
         assert text.startswith(
             "cudaLaunchKernel failed in work, all 21 calls: 222 cudaErrorUnsupportedPtxVersion"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from advice.story import Story, process
-from command import done
+from command import after_scope, done
 
 import bridge
 from bridge.analyze.checks.failures import LostRecords, NotRecorded, ProgramError, failures
@@ -55,10 +55,11 @@ def launched(*, kernels: bool = False, copies: bool = False, result: int = 0) ->
 
 
 def told(story: Story, folder: Path) -> tuple[list[str], str, str]:
-    """Give the kinds of what failed, and the texts of summary and advice."""
+    """Give the kinds of what failed, and the texts of summary, without its first sentence, and advice."""
     found = failures(story.load(folder).attributed)
     path = folder / "story.sqlite"
-    return [one.kind for one in found], flat(done("summary", path)), flat(done("advise", path))
+    summary, advice = after_scope(done("summary", path)), done("advise", path)
+    return [one.kind for one in found], flat(summary), flat(advice)
 
 
 def test_launches_that_succeeded_without_a_kernel_are_not_recorded(tmp_path: Path) -> None:
@@ -225,8 +226,7 @@ def test_a_program_that_died_is_said_first_and_once(tmp_path: Path) -> None:
     found = failures(story.load(tmp_path).attributed)
     assert found == (ProgramError(100, "python", "Error: Unexpected end of file"),)
     path = tmp_path / "story.sqlite"
-    for command in ("summary", "advise"):
-        text = flat(done(command, path))
+    for text in (flat(after_scope(done("summary", path))), flat(done("advise", path))):
         line = (
             'The program (python, process 100) tells of an error: "Error: Unexpected end of file"'
         )

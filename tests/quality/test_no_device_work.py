@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from advice.story import Story
-from command import assert_refused, bridge, done
+from command import after_scope, assert_refused, bridge, done
 from made_reports import process
 
 import bridge as public
@@ -63,7 +63,7 @@ def test_next_to_no_work_has_a_reason_instead_of_figures(kernel_us: int, tmp_pat
         assert STARTED in text, command
         assert "No bottleneck" not in text
         assert ": busy " not in text
-    assert flat(done("summary", path)).startswith(
+    assert flat(after_scope(done("summary", path))).startswith(
         "Next to nothing ran on a GPU: 1 activity, 5.000 µs of"
         if kernel_us
         else "Nothing ran on a GPU:"
@@ -262,7 +262,7 @@ def test_events_of_a_device_that_are_not_read_are_a_reason(tmp_path: Path) -> No
 def test_a_trace_of_another_device_is_not_asked_for_cuda(tmp_path: Path) -> None:
     path = mtia(tmp_path, kernels=0)
     assert "ProfilerActivity.CUDA" not in bridge("summary", path).stderr
-    text = flat(done("summary", path))
+    text = flat(after_scope(done("summary", path)))
     assert text.startswith("Nothing that is read ran on a GPU")
     assert "3 events of a device are of kinds that are not read" in text
     assert public.load(path).quality.score is None

@@ -16,7 +16,6 @@ from real_parts import ROOT
 
 import bridge
 from bridge import store
-from bridge.cli.demo_report import make
 from bridge.importers.frames import DEVICE_FACTS
 from bridge.knowledge.kernels import readable_names
 from bridge.report import join
@@ -37,7 +36,7 @@ NEW_IN = {
     12: "",
     14: "system_calls",
     15: "context_switches nccl_calls gpu_metrics",
-    16: "launches.result",
+    16: "reports.system_spans launches.result",
     13: "kernels kernel_metrics kernel_rules names.readable reports.session_ns runs.checksum extents.checksums",
     9: "aggregates runs.tables reports.aggregates runs.totals runs.worth",
 }
@@ -110,18 +109,15 @@ def test_a_store_is_closed_once_it_has_been_read(new: Path) -> None:
 
 
 def kept(version: int, folder: Path) -> Path:
-    """Give a store that `bridge demo` wrote with an earlier schema."""
+    """Give a store of the report `lagging` that was written with an earlier schema."""
     db = folder / "bridge.db"
     db.write_bytes(gzip.decompress((HERE / f"version-{version}.db.gz").read_bytes()))
     return db
 
 
 @pytest.mark.parametrize("version", KEPT)
-def test_a_store_of_an_earlier_version_opens(version: int, tmp_path: Path):
-    db = kept(version, tmp_path)
-    report = tmp_path / "demo.sqlite"
-    make(report)
-    stored, read = join(store.load(db)), bridge.load(report)
+def test_a_store_of_an_earlier_version_opens(version: int, lagging: Path, tmp_path: Path):
+    stored, read = join(store.load(kept(version, tmp_path))), bridge.load(lagging)
     assert stored.totals == read.totals
     for view in ("op", "kernel", "op-kernel", "range"):  # its kernels were no library's
         names = {"kernel_names": "short"} if "kernel" in view else {}
@@ -129,7 +125,7 @@ def test_a_store_of_an_earlier_version_opens(version: int, tmp_path: Path):
 
 
 def test_a_store_of_this_version_is_kept_for_those_to_come():
-    """After a change of the schema: run `bridge demo`, and pack its bridge.db (VACUUM, gzip -9) as version-N.db.gz."""
+    """After a change of the schema: import the report `lagging`, and pack bridge.db (VACUUM, gzip -9) as version-N.db.gz."""
     assert VERSION in KEPT
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(gzip.decompress((HERE / f"version-{VERSION}.db.gz").read_bytes()))

@@ -47,6 +47,7 @@ def assert_equal(whole: Aggregates, apart: Aggregates) -> None:
     """Fail with the first table, or the first of what is told of the report, that differs."""
     for name in TOLD:
         assert getattr(apart, name) == getattr(whole, name), name
+    assert apart.use.runs == whole.use.runs
     assert apart.tables.keys() == whole.tables.keys()
     for name, table in whole.tables.items():
         assert rows(unpacked(apart.tables[name])) == rows(unpacked(table)), name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, Self
@@ -176,13 +176,17 @@ class RunClocks:
         return _run_clocks(attributed)
 
     def part_of(self, report: int) -> Span:
-        """Return the selected part of the run of a report, in its own times."""
-        part, offset = self.part[int(self.clock[report])], int(self.offset[report])
+        """Return the selected part of the run of a report, in its own times; (0, 0) of one without any event."""
+        part = self.part.get(int(self.clock[report]), Span(0, 0))
+        offset = int(self.offset[report])
         return Span(part.start - offset, part.end - offset)
 
 
 @once
 def _run_clocks(attributed: AttributedCapture) -> RunClocks:
+    if attributed.unselected is not None:
+        clocks = RunClocks.of(attributed.unselected)
+        return replace(clocks, part=_selected_parts(attributed, clocks))
     clock, offset = _clocks(attributed)
     whole: dict[int, Span] = {}
     evidence: dict[int, str] = {}
@@ -192,20 +196,21 @@ def _run_clocks(attributed: AttributedCapture) -> RunClocks:
             moved = Span(run[0].start + shift, run[0].end + shift)
             whole[number] = whole.get(number, moved) | moved
             evidence[number] = max(evidence.get(number, CALLS), run[1], key=EVIDENCE.index)
-    part = dict(whole)
-    if attributed.selection is not None:
-        for number, span in whole.items():
-            selected = [
-                Span(start + shift, end + shift)
-                for of, shift, start, end in zip(
-                    *(c.tolist() for c in (clock, offset, *_selected_times(attributed))),
-                    strict=True,
-                )
-                if of == number and start <= end
-            ]
-            nothing = Span(span.start, span.start)
-            part[number] = (reduce(or_, selected) if selected else nothing) & span
-    return RunClocks(clock, offset, whole, part, evidence)
+    return RunClocks(clock, offset, whole, whole, evidence)
+
+
+def _selected_parts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int, Span]:
+    """Return the selected part of each run, by clock; of no length where nothing of it is selected."""
+    selected: dict[int, Span] = {}
+    columns = (clocks.clock, clocks.offset, *_selected_times(attributed))
+    for number, shift, start, end in zip(*(c.tolist() for c in columns), strict=True):
+        if start <= end:
+            moved = Span(start + shift, end + shift)
+            selected[number] = selected.get(number, moved) | moved
+    return {
+        number: selected.get(number, Span(whole.start, whole.start)) & whole
+        for number, whole in clocks.whole.items()
+    }
 
 
 def _clocks(attributed: AttributedCapture) -> tuple[Ints, Ints]:
@@ -343,11 +348,13 @@ def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Sp
     total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
     cover = none, none, none  # the union of the states so far
     for number in range(len(STATES) + 1):
-        if len(rows := np.flatnonzero(state == number)):
+        rows = np.flatnonzero(state == number)
+        total[number + 1] = total[number]
+        if len(rows):
             own = gpu[rows], start[rows], end[rows]
             cover = unions(*(np.concatenate(pair) for pair in zip(cover, own, strict=True)))
-        owner, begin, stop = within_parts(cover, parts)
-        total[number + 1] = sums(owner, stop - begin, len(parts))
+            owner, begin, stop = within_parts(cover, parts)
+            total[number + 1] = sums(owner, stop - begin, len(parts))
     result: Ints = np.diff(total, axis=0)
     return result
 
@@ -360,6 +367,8 @@ def exposed_communication(
     ``group`` is the group of each activity; ``gpu`` and ``parts`` are those of each group, which is of one GPU.
     """
     rows = np.flatnonzero(is_communication(attributed) & attributed.counted)
+    if not len(rows):
+        return np.zeros(len(parts), np.int64)
     start = frames.ints(attributed.capture.activities, "start")[rows]
     owner, start, end = within_parts(unions(group[rows], start, attributed.end[rows]), parts)
     hidden = running(attributed, KERNELS).within(gpu[owner], start, end)
@@ -370,8 +379,10 @@ def within_parts(intervals: tuple[Ints, Ints, Ints], parts: list[Span]) -> tuple
     """Return intervals, as owner, start and end, cut to the part of the time of their owner."""
     owner, start, end = intervals
     first, last = np.array(parts, np.int64).reshape(-1, 2).T
-    start = np.clip(start, first[owner], last[owner])
-    return owner, start, np.clip(end, start, last[owner])
+    if len(parts) > 1:  # else one pair of limits is for all
+        first, last = first[owner], last[owner]
+    start = np.clip(start, first, last)
+    return owner, start, np.clip(end, start, last)
 
 
 def named_states(times: Ints, length: int, *, is_partial: bool) -> dict[str, int]:

@@ -119,7 +119,9 @@ def single_precision(evidence: Evidence) -> Finding | None:
     figures = {
         "kernels": len(rows),
         "kernels_ns": spent,
-        "time_share": spent / max(1, evidence.span_ns),
+        "time_share": float(
+            evidence.time[rows].sum() / max(1, evidence.time[evidence.kernels].sum())
+        ),
     }
     return _faster(evidence, rows, figures)
 
@@ -216,7 +218,7 @@ RULES = (
         "single-precision",
         "Matrix products run in full FP32",
         "kernels multiply in FP32 without TF32, on compute capability 8.0 or newer",
-        "kernels: {kernels}, {kernels_ns}, {time_share} of a GPU's time",
+        "kernels: {kernels}, {kernels_ns}, {time_share} of kernel time",
         "allow TF32: torch.set_float32_matmul_precision('high')",
         "half the time of these kernels, at most all",
         TORCH_TIDY,

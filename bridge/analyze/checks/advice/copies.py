@@ -91,8 +91,11 @@ def _saving_if_pinned(evidence: Evidence, rows: Ints, pageable: Flags) -> int:
 
 
 def blocking_copies(evidence: Evidence) -> Finding | None:
-    """Find copies by calls that return only when they are done."""
-    return _blocking_finding(evidence, evidence.calls_matching(BLOCKING))
+    """Find copies by calls that return only when they are done, but for those to the host, which waits for the values."""
+    calls, launch = evidence.calls_matching(BLOCKING), evidence.attributed.attribution.launch
+    to_host = frames.ints(evidence.capture.activities, "copy_kind") == TO_HOST
+    calls[launch[to_host & (launch != NONE)]] = False
+    return _blocking_finding(evidence, calls)
 
 
 def blocking_fills(evidence: Evidence) -> Finding | None:
@@ -253,7 +256,7 @@ RULES = (
     Rule(
         "synchronous-memcpys",
         "Synchronous memcpys block the host",
-        "a memcpy is called synchronously",
+        "a memcpy that is not to the host is called synchronously",
         "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
         "use cudaMemcpyAsync on a stream with pinned memory; in PyTorch .to(device, non_blocking=True)",
         ESTIMATE,
@@ -277,7 +280,7 @@ RULES = (
         "synchronization",
         "Synchronization leaves the GPU idle",
         "calls synchronize",
-        "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of its time",
+        "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of the time from its first work to its last",
         "synchronize less: use events instead of cudaDeviceSynchronize; avoid .item() and printing tensors in the loop",
         ESTIMATE,
         NSYS,

@@ -14,7 +14,9 @@ from bridge.analyze.core.groups import sums
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, busy_time
 
-BUSY = 0.85  # of its span; below, what the GPU waits for matters more
+BUSY = (
+    0.85  # of the time from its first work to its last; below, what the GPU waits for matters more
+)
 MIN_HOTSPOT = 0.5  # of the time of a GPU
 MIN_COPIES = 0.5  # of the time in which a GPU works
 MIN_COPIES_OF_SPAN = 0.05
@@ -105,7 +107,7 @@ RULES = (
     Rule(
         "kernel-hotspot",
         "One kernel takes most of the GPU's time",
-        f"a GPU is busy at least {BUSY:.0%} of its span, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
+        f"a GPU is busy at least {BUSY:.0%} of the time from its first work to its last, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
         "the kernel {kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
         "look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
         NOT_ESTIMATED,
@@ -117,7 +119,7 @@ RULES = (
     Rule(
         "memcpy-bound",
         "The GPU mostly copies, while no kernel runs",
-        f"copies run alone for more than {MIN_COPIES:.0%} of the time in which a GPU works, and {MIN_COPIES_OF_SPAN:.0%} of its span",
+        f"copies run alone for more than {MIN_COPIES:.0%} of the time in which a GPU works, and {MIN_COPIES_OF_SPAN:.0%} of that from its first work to its last",
         "copies run alone on {device} for {alone_ns}, {busy_share} of the time in which it works; {direction_share} of copy time is {direction}",
         "keep data on the GPU; copy on a separate stream from pinned memory, while kernels run (prefetch the next part)",
         NOT_ESTIMATED,

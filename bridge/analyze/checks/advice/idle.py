@@ -26,8 +26,8 @@ from bridge.analyze.run.concurrency.overlap import running
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints
 
-MIN_BUSY = 0.5  # of the time; below, a GPU is used too little
-INTERVALS = 30  # into which the span of a GPU is divided
+MIN_BUSY = 0.5  # of the run, or of an interval; below, a GPU is used too little
+INTERVALS = 30  # into which the span of a GPU, from its first work to its last, is divided
 LONG_GAP_NS = 500_000_000
 LONG_GAP_SHARE = 0.05  # of the span, if that is shorter
 MIN_LAUNCHING = 0.05  # of the span, idle for launching
@@ -36,7 +36,7 @@ HOST_CAUSES = [
     WORDS.index(cause) for cause in ("host code", "host code outside ops", "other CUDA calls")
 ]
 MIN_NAMED = 0.5  # of the time of a cause, to be called by the op that has it
-HOST_SHARE = 0.05  # of a GPU's time
+HOST_SHARE = 0.05  # of the span
 GRAPH_LAUNCH_NS = 1_500  # between two kernels of a CUDA graph
 SHORT_NS = 5_000
 MIN_KERNELS = 100
@@ -44,7 +44,7 @@ MIN_SHORT = 0.5  # of the kernels
 
 
 def low_use(evidence: Evidence) -> Finding | None:
-    """Find GPUs that are busy less than half of their time."""
+    """Find GPUs that are busy less than half of the run."""
     low = evidence.gpus[evidence.gpus["busy_share"] < MIN_BUSY]
     if low.empty:
         return None
@@ -260,7 +260,7 @@ RULES = (
     Rule(
         "low-use-stretches",
         "Phases of low GPU utilization",
-        f"in one of {INTERVALS} equal parts of its span a GPU is busy less than {MIN_BUSY:.0%}, and in all of it more",
+        f"in one of {INTERVALS} equal parts of the time from its first work to its last a GPU is busy less than {MIN_BUSY:.0%}, and of the run more",
         "phases of low utilization: {stretches}; in the one with the most idle time {device} is busy {busy_share} of {length_ns}",
         "see what the host did meanwhile (bridge report REPORT --by gap); --from and --to limit a table or a trace to such a phase",
         NOT_ESTIMATED,
@@ -272,7 +272,7 @@ RULES = (
     Rule(
         "long-gaps",
         "Long GPU idle gaps",
-        f"a gap is longer than {LONG_GAP_NS / 1e9} s or {LONG_GAP_SHARE:.0%} of the longest span, whichever is less",
+        f"a gap is longer than {LONG_GAP_NS / 1e9} s or {LONG_GAP_SHARE:.0%} of the longest time from the first work of a GPU to its last, whichever is less",
         "gaps longer than {limit_ns}: {gaps}; the longest takes {longest_ns}: {cause}",
         "see what the host did in each gap (bridge report REPORT --by gap)",
         NOT_ESTIMATED,
@@ -284,8 +284,8 @@ RULES = (
     Rule(
         "launch-bound",
         "Launch-bound: the host launches work more slowly than the GPU runs it",
-        f"idle time of at most {MAX_LAUNCH_NS / 1e3:.0f} us before its kernels, for launching, is longer than the kernels of an op; of all such ops more than {MIN_LAUNCHING:.0%} of the span",
-        "ops that run for less time than the GPU waits for their launches: {ops}; these waits take {idle_ns}, {idle_share} of the GPU's time",
+        f"idle time of at most {MAX_LAUNCH_NS / 1e3:.0f} us before its kernels, for launching, is longer than the kernels of an op; of all such ops more than {MIN_LAUNCHING:.0%} of the time from its first work to its last",
+        "ops that run for less time than the GPU waits for their launches: {ops}; these waits take {idle_ns}, {idle_share} of the time from the GPU's first work to its last",
         "launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
         "the idle time before their work, less 1.5 us each, which a CUDA graph takes",
         NSIGHT_BRIDGE,
@@ -296,8 +296,8 @@ RULES = (
     Rule(
         "host-bound",
         "CPU-bound: the GPU waits while the host runs other code",
-        f"gaps over {MAX_LAUNCH_NS / 1e3:.0f} us, in which the host is in an op, in none or in an API call that does not wait, are more than {HOST_SHARE:.0%} of the span",
-        "in {gaps} gaps the host runs other code, for {idle_ns} in total, {idle_share} of the GPU's time; most of it: {cause}",
+        f"gaps over {MAX_LAUNCH_NS / 1e3:.0f} us, in which the host is in an op, in none or in an API call that does not wait, are more than {HOST_SHARE:.0%} of the time from the GPU's first work to its last",
+        "in {gaps} gaps the host runs other code, for {idle_ns} in total, {idle_share} of the time from the GPU's first work to its last; most of it: {cause}",
         "profile this host code; move it to other processes, or run it while the GPU has enough work queued",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,

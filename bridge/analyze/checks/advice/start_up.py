@@ -10,7 +10,7 @@ import pandas as pd
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
-from bridge.analyze.checks.costs import NO_RANGE, host_costs
+from bridge.analyze.checks.costs import host_costs
 from bridge.analyze.core.groups import sums, texts
 from bridge.analyze.core.kinds import loads_data
 from bridge.analyze.run.account import RunClocks, Span
@@ -20,12 +20,12 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 
 PAID_ONCE = "paid-once"
-MIN_START_UP = 0.2  # of the idle time, and of the span
+MIN_START_UP = 0.2  # of the time from the first work of a GPU to its last
+LITTLE = 0.15  # of the time before and behind all work: less can be done about it than about what repeats
 ONCE = 0.75  # of the ceiling, which a longer or later run saves
 FIRST = 3  # times the idle time of a usual iteration
 MIN_ITERATIONS = 3
 MAX_RANGES = 100  # called warm-up, the longest, that are looked at
-MIN_NAMED = 0.5  # of the time, which one range or call has, to be called by it
 MAX_WARM_UPS = 5  # calls of an op that is called warm-up
 WARM_UP = re.compile(
     r"(?<![a-z])(?:warm[-_ ]?up|initiali[sz]\w*|init|start[-_ ]?up)(?![a-z])", re.IGNORECASE
@@ -41,9 +41,7 @@ def start_up(evidence: Evidence) -> Finding | None:
     op = np.where(warm_up != NONE, warm_up, idle.op)
     time = sums(idle.gaps.device[idle.gap[is_start]], idle.length[is_start], len(idle.gaps.devices))
     total = int(time.max(initial=0))
-    if not total or total <= MIN_START_UP * max(
-        int(evidence.gpus["idle_ns"].max()), evidence.span_ns
-    ):
+    if not total or total <= MIN_START_UP * evidence.span_ns:
         return None
     table = rule.group_rows(
         {
@@ -148,16 +146,15 @@ def paid_once(evidence: Evidence) -> Finding | None:
         "cause": " in ".join(filter(None, (most["what"], most["range"]))),
         "cause_ns": int(most["total_ns"]),
     }
-    is_named = bool(most["total_ns"] >= MIN_NAMED * total and most["what"] != NO_RANGE)
-    return Finding(figures, table, total, is_named=is_named)
+    return Finding(figures, table, total)
 
 
 RULES = (
     Rule(
         "start-up",
         "The GPU waits for what happens once: compilation, loading, the first iteration",
-        f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the GPU's span, idle",
-        "the GPU is idle for {idle_ns}, {idle_share} of its time, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
+        f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the time from the GPU's first work to its last, idle",
+        "the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
         "record after the warm-up (bridge.profile(schedule=…), nsys --capture-range); keep compiled code in a cache; run long enough that it does not matter",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,
@@ -175,5 +172,6 @@ RULES = (
         NSIGHT_BRIDGE,
         ("work",),
         paid_once,
+        certainty=LITTLE,
     ),
 )

@@ -28,7 +28,7 @@ from bridge.analyze.run.steps import WARM_UP, by_step
 from bridge.importers import frames
 from bridge.join.arrays import Flags, Ints
 
-MIN_LOADING = 0.05  # of the time of steps
+MIN_LOADING = 0.05  # of the time of steps, or from the first work of a GPU to its last
 SINGLE_PROCESS = re.compile(r"enumerate\(DataLoader\)#_SingleProcessDataLoaderIter.*")
 
 
@@ -162,8 +162,8 @@ RULES = (
     Rule(
         "data-loading",
         "Training waits for data",
-        f"more than {MIN_LOADING:.0%} of the steps, or of a GPU's time idle, go into data loading",
-        "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of its time",
+        f"more than {MIN_LOADING:.0%} of the steps, or idle of the time from a GPU's first work to its last, go into data loading",
+        "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last",
         "give DataLoader more workers (num_workers), pin_memory=True and prefetch_factor; decode and augment on the GPU",
         "the GPU's idle time while data is loaded",
         TENSORBOARD,
@@ -198,7 +198,6 @@ RULES = (
 # -- Rules about several GPUs
 
 
-MIN_COMMUNICATION = 0.1  # of the time of a GPU
 MIN_EXPOSED = 0.05
 MIN_WAITING = 0.1  # of the time of collectives
 DATA_PARALLEL = re.compile(r"(?:.*[.:])?DataParallel(?:\.forward)?")
@@ -230,22 +229,6 @@ def slow_backend(evidence: Evidence) -> Finding | None:
     figures = {"collectives": len(nodes), "host_ns": int(spent.sum())}
     ceiling = evidence.max_over_threads(nesting.stack[nodes], spent)
     return Finding(figures, rule.node_table(evidence, nodes, spent), ceiling)
-
-
-def much_communication(evidence: Evidence) -> Finding | None:
-    """Find communication that takes more than a tenth of the time of a GPU; what computation hides costs nothing."""
-    part = evidence.gpus["communication_ns"] / evidence.gpus["span_ns"].clip(lower=1)
-    if not (part > MIN_COMMUNICATION).any():
-        return None
-    rows = np.flatnonzero(evidence.communication)
-    worst = evidence.gpus.iloc[int(part.argmax())]
-    figures = {"device": str(worst["device"]), "communication_share": float(part.max())}
-    return Finding(
-        figures,
-        rule.activity_table(evidence, rows),
-        int(evidence.gpus["exposed_ns"].max()),
-        lost=LostTime(activities=rows, work_ns=exposed_times(evidence.attributed)[rows]),
-    )
 
 
 def exposed_communication(evidence: Evidence) -> Finding | None:
@@ -313,21 +296,10 @@ MULTI_GPU_RULES = (
         slow_backend,
     ),
     Rule(
-        "communication",
-        "Communication takes a large part of GPU time",
-        f"communication is more than {MIN_COMMUNICATION:.0%} of a GPU's span",
-        "communication takes {communication_share} of the time of {device}",
-        "communicate less: gradient accumulation, larger batches, compressed gradients, larger buckets (bucket_cap_mb)",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("kernels",),
-        much_communication,
-    ),
-    Rule(
         "exposed-communication",
         "Exposed communication",
-        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of a GPU's span",
-        "{device} communicates without computing for {exposed_ns}, {exposed_share} of its time",
+        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the time from a GPU's first work to its last",
+        "{device} communicates without computing for {exposed_ns}, {exposed_share} of the time from its first work to its last",
         "overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
         "at most the computation that does not hide communication yet",
         NSIGHT_BRIDGE,

@@ -64,12 +64,12 @@ def figures(attributed: AttributedCapture, axis: Axis, summary: Summary) -> dict
     ``devices`` are the accounts of the GPUs, none where next to nothing ran; ``idle`` lists the causes of their idle
     time, largest first. ``iteration`` is that of the process with the longest iterations, None if there are none.
     """
-    gpus = () if summary.use.nothing else summary.use.gpus
+    runs, gpus = summary.use.runs, () if summary.use.nothing else summary.use.gpus
     kinds = counts(frames.codes(attributed.capture.activities["kind"]), len(KIND_NAMES)).tolist()
     op, iterations = attributed.activity_op, summary.by_iteration
     return {
         "totals": totals(attributed),
-        "run_ns": sum(run.part.length for run in summary.use.runs) or axis.length,
+        "run_ns": sum(run.part.length for run in runs) if runs else axis.length,
         **dict(zip(KIND_NAMES, kinds, strict=True)),
         "ops": len(np.unique(op[op != NONE])),
         "calls": int(attributed.call.max(initial=NONE)) + 1,

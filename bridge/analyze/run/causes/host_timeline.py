@@ -311,16 +311,18 @@ class Gaps:
         out.
         """
         gaps = _gaps(attributed)
-        return gaps.take(gaps.length > longer_than) if longer_than else gaps
+        is_inner = (gaps.ended_by != NONE) & (gaps.before != NONE)
+        return gaps.take(np.flatnonzero(is_inner)[gaps.length[is_inner] > longer_than])
 
     @classmethod
     def with_ends(cls, attributed: AttributedCapture) -> Gaps:
         """Return the gaps of each GPU, with the endless ones before its first activity and behind its last."""
-        return _with_ends(attributed)
+        return _gaps(attributed)
 
 
 @once
 def _gaps(attributed: AttributedCapture) -> Gaps:
+    """Return the gaps between activities, then those before the first activity of each GPU and behind its last."""
     devices = Devices.of_report(attributed)
     rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
     start = frames.ints(attributed.capture.activities, "start")
@@ -329,32 +331,16 @@ def _gaps(attributed: AttributedCapture) -> Gaps:
     latest_end, leader = _latest_ends(device, attributed.end[rows])
     later = np.flatnonzero(device[1:] == device[:-1]) + 1
     idle = later[start[later] - latest_end[later - 1] > 0]
-    return Gaps(
-        start=latest_end[idle - 1],
-        end=start[idle],
-        device=device[idle],
-        ended_by=rows[idle],
-        before=rows[leader[idle - 1]],
-        devices=devices.names,
-    )
-
-
-@once
-def _with_ends(attributed: AttributedCapture) -> Gaps:
-    inner, gpu = _gaps(attributed), Devices.of_report(attributed).gpu
-    rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
-    start, end = frames.ints(attributed.capture.activities, "start")[rows], attributed.end[rows]
-    by_start, by_end = order_by(gpu[rows], start), order_by(gpu[rows], end)
-    edges = run_edges(gpu[rows][by_start])
-    first, last = by_start[edges[:-1]], by_end[edges[1:] - 1]
+    edges = run_edges(device)
+    first, last = edges[:-1], edges[1:] - 1
     limits, none = np.iinfo(np.int64), np.full(len(first), NONE)
     return Gaps(
-        start=np.concatenate((inner.start, np.full(len(first), limits.min), end[last])),
-        end=np.concatenate((inner.end, start[first], np.full(len(last), limits.max))),
-        device=np.concatenate((inner.device, gpu[rows][first], gpu[rows][last])),
-        ended_by=np.concatenate((inner.ended_by, rows[first], none)),
-        before=np.concatenate((inner.before, none, rows[last])),
-        devices=inner.devices,
+        start=np.concatenate((latest_end[idle - 1], none * 0 + limits.min, latest_end[last])),
+        end=np.concatenate((start[idle], start[first], none * 0 + limits.max)),
+        device=device[np.concatenate((idle, first, last))],
+        ended_by=np.concatenate((rows[idle], rows[first], none)),
+        before=np.concatenate((rows[leader[idle - 1]], none, rows[leader[last]])),
+        devices=devices.names,
     )
 
 

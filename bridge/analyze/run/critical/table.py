@@ -19,7 +19,8 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
     ``time_ns`` of all rows adds up to the length of the run. ``without_ns`` is the length of the
     run if no element of this op and kind took time, on the path or beside it, and ``saves_ns`` the
     difference; -1 for rows after the largest `RETIMED`, and where it is unknown. The attribute
-    ``run_ns`` of the table is the length of the run. Raises ValueError if the clocks of several files differ.
+    ``run_ns`` of the table is the length of the run, or of the selected part of it if ``is_part``. Raises ValueError if
+    the clocks of several files differ.
     """
     run = Run.of(attributed)
     elements = run.elements
@@ -39,6 +40,7 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
         }
     )
     table.attrs["run_ns"] = run.span
+    table.attrs["is_part"] = attributed.selection is not None
     return table
 
 

@@ -194,13 +194,15 @@ class _RankMetrics:
 
     def totals(self, listed: Ints, rows: pd.DataFrame) -> dict[str, int | float]:
         """Return the totals of the listed members."""
-        first, last = (edge[listed].tolist() for edge in self.edges)
+        parts = RunClocks.of(self.attributed).part.values()
+        first = min((part.start for part in parts), default=0)
+        last = max((part.end for part in parts), default=0)
         run, gpu = int(rows["run_ns"].sum()), int(rows["gpu_ns"].sum())
         spread = rows["clock_spread_ns"]
         return {
             "ranks": len(rows),
             "hosts": len({host for host in rows["host"] if host}),
-            "span_ns": max(last, default=0) - min(first, default=0),
+            "span_ns": last - first,
             "kernels": int(rows["kernels"].sum()),
             "gpu_ns": gpu,
             "busy_share": int(rows["busy_ns"].sum()) / run if run else 0.0,

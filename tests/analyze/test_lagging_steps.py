@@ -1,4 +1,4 @@
-"""The figures of `demo_steps.toml`, of selections of the demo's report, follow from its rows: by SQL and by plain loops."""
+"""The figures of `lagging_steps.toml` follow from the rows of a report whose GPU lags behind the host: by SQL and plain loops."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from witness.account import Activity, Call, Events, Range, account, of_ranges, of_window
 
-EXPECTED = tomllib.loads(Path(__file__).with_name("demo_steps.toml").read_text("utf-8"))
+EXPECTED = tomllib.loads(Path(__file__).with_name("lagging_steps.toml").read_text("utf-8"))
 PUSH_POP = "FROM NVTX_EVENTS WHERE eventType = 59"
 
 
 @pytest.fixture(scope="module")
-def rows(demo: Path) -> Iterator[sqlite3.Connection]:
+def rows(lagging: Path) -> Iterator[sqlite3.Connection]:
     """Open the report with the views of the file."""
-    with closing(sqlite3.connect(f"{demo.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+    with closing(sqlite3.connect(f"{lagging.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
         database.executescript(EXPECTED["views"])
         yield database
 

@@ -51,7 +51,8 @@ OPERATIONS = ALLOCATE, RELEASE = (0, 1)  # values of `operation` in the frame me
 HELD = 2  # allocated before the capture and not released in it
 RESERVED = 3  # only the reserved bytes changed: no address, no bytes
 SEVERITIES = ("unknown", "info", "warning", "error", "verbose")  # codes of `severity`
-PROGRAM = 100  # `source` of a quoted line of the program in the frame diagnostics; nsys uses 0 to 3
+# `source` of a quoted line of the program in the frame diagnostics, and of a rate that it printed; nsys uses 0 to 3.
+PROGRAM, RATE = 100, 101
 DEVICE_FACTS = tuple(  # properties of a GPU in bytes, bytes per second, Hz and counts
     "memory_bytes memory_bandwidth clock_hz l2_bytes compute_major compute_minor sm_count warp_size"
     " warps_per_sm blocks_per_sm threads_per_block registers_per_sm registers_per_block shared_per_sm"

@@ -1,43 +1,72 @@
-"""`bridge summary` and the lines that a report begins with, against loops over single rows."""
+"""`bridge summary`, whose first screen says what matters, and the lines that a report begins with."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import re
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import made_reports
 import pytest
 from command import bridge, done, table_in, unwarned
+from real_parts import corpus_reports
 from witness.attribution import union
 
-from bridge.analyze.checks.summary import Iteration, Summary
+from bridge.analyze.checks.costs import Cost, Costs
+from bridge.analyze.checks.failures import LostRecords
+from bridge.analyze.checks.summary import FirstAdvice, Iteration, Summary
+from bridge.analyze.core.device_work import NoDeviceWork
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.run.account import IDLE, STATES, GpuAccount, Run, Span
+from bridge.analyze.run.account import CALLS, IDLE, RANGES, STATES, GpuAccount, Run, Span
 from bridge.analyze.run.gpu_use import IdleCause, Use
 from bridge.render import summary as texts
+from bridge.render.first_screen import LEAST_TELLING, lines, use_lines
+from bridge.render.wrapping import wrap
 from bridge.report import load
 
-
-def account(name: str, busy: int, length: int) -> GpuAccount:
-    """Return the account of a GPU that computes for some time of a run."""
-    return GpuAccount(
-        name, dict.fromkeys(STATES, 0) | {"compute": busy, IDLE: length - busy}, length
-    )
+MOST_LINES = 12  # of 80 columns, on the first screen
 
 
-def run_of(length: int, *gpus: GpuAccount, part: Span | None = None) -> Run:
+def account(name: str, busy: int, length: int, **states: int) -> GpuAccount:
+    """Return the account of a GPU that computes for some time of a run, and does other things for others."""
+    known = dict.fromkeys(STATES, 0) | {"compute": busy} | states
+    return GpuAccount(name, known | {IDLE: length - sum(known.values())}, length)
+
+
+def run_of(length: int, *gpus: GpuAccount, part: Span | None = None, evidence: str = RANGES) -> Run:
     whole = Span(1_000, 1_000 + length)
-    return Run(whole, part or whole, gpus)
+    return Run(whole, part or whole, gpus, evidence)
 
 
 def one_gpu(busy: int, length: int, *idle: IdleCause) -> Use:
     return Use((run_of(length, account("GPU 0 A100", busy, length)),), idle)
 
 
-# -- sentences
+def summary_of(use: Use, **more) -> Summary:
+    facts = {"iterations": (), "ops": (), "gpu_ns": 0, "ranges": 1, "advice": None, **more}
+    return Summary(use, **{"source": ("train.sqlite",), **facts})
+
+
+def loop(count: int, ns: int, warm_up: int = 0, host_ns: int = 0) -> Iteration:
+    return Iteration(7, count, ns, ns, 0, 0, count=count, warm_up=warm_up, host_ns=host_ns or ns)
+
+
+def scope(*runs: Run, **more) -> str:
+    """Return the first line of a summary."""
+    return lines(summary_of(Use(runs), **more))[0]
+
+
+def screen(text: str) -> list[str]:
+    """Return the lines of a first screen as `bridge summary` prints it: up to the table."""
+    return text.split("\n\n", maxsplit=1)[0].splitlines()
+
+
+# -- The headline of a report
 
 
 def test_the_headline_names_share_cause_and_command():
@@ -97,12 +126,12 @@ def test_an_op_is_named_if_it_has_half_of_the_time_of_the_cause(parts, place):
 def test_the_place_of_a_cause_is_kept_with_a_stored_summary():
     made = Summary(host_code(*IO, ("load", 1_500)), (), (), 0, 1, None)
     kept = Summary.from_dict(json.loads(json.dumps(made.as_dict())))
-    assert texts.use_lines(kept.use) == texts.use_lines(made.use)
-    assert "(mainly in IO *)" in texts.use_lines(kept.use)[0]
+    assert use_lines(kept.use) == use_lines(made.use)
+    assert "(mainly in IO *)" in use_lines(kept.use)[0]
     assert "main_ops" not in json.dumps(kept.as_dict()["use"]["idle"])
     older = made.as_dict()
     del older["use"]["main_ops"]
-    assert "mainly" not in texts.use_lines(Summary.from_dict(older).use)[0]
+    assert "mainly" not in use_lines(Summary.from_dict(older).use)[0]
 
 
 @pytest.mark.parametrize(
@@ -121,27 +150,21 @@ def test_the_command_fits_the_report(use, ranges, command):
     assert texts.headline(use, ranges)[-1].endswith(command)
 
 
-@pytest.mark.parametrize(
-    ("pids", "expected"),
-    [
-        ((7, 8), "Iterations of 2 processes: 2.000 µs to 3.000 µs. Process 8: 3.000 µs"),
-        ((7, 7), "Iterations of 2 captures: 2.000 µs to 3.000 µs. The longest: 3.000 µs"),
-    ],
-)
-def test_captures_of_one_process_are_no_processes(pids, expected):
-    times = zip(pids, (2_000, 3_000), strict=True)
-    iterations = tuple(Iteration(pid, 3, ns, ns, 0, 0) for pid, ns in times)
-    line = texts.lines(Summary(Use(), iterations, (), 0, 1, None))[0]
-    assert line.startswith(expected)
+def test_gpus_that_are_as_busy_share_a_line():
+    """Those whose busy times differ by a twentieth of the run at most."""
+    shares = {"GPU 0": 60, "GPU 1": 64, "GPU 2": 66, "GPU 3": 55}
+    use = Use((run_of(100, *(account(name, share, 100) for name, share in shares.items())),))
+    assert use_lines(use) == [
+        "GPU 0: busy 60.0 %, GPU 1: busy 64.0 %, GPU 3: busy 55.0 % of the run, 100 ns.",
+        "GPU 2: busy 66.0 % of the run, 100 ns.",
+    ]
+    alike = Use((run_of(100, *(account(f"GPU {n}", 50, 100) for n in (0, 1))),))
+    assert use_lines(alike) == ["GPU 0, GPU 1: busy 50.0 % of the run, 100 ns."]
 
 
 def test_many_gpus_are_one_line():
     use = Use((run_of(100, *(account(f"GPU {n}", 10 * n, 100) for n in range(1, 10))),))
-    assert texts.use_lines(use) == ["9 GPUs: busy 10.0 % (GPU 1) to 90.0 % of the run, 100 ns."]
-    runs = [run_of(100, account(f"GPU {n}", 10 * n, 100)) for n in range(1, 10)]
-    assert texts.use_lines(Use(tuple(runs))) == [
-        "9 GPUs: busy 10.0 % (GPU 1) to 90.0 % of their runs."
-    ]
+    assert use_lines(use) == ["9 GPUs: busy 10.0 % (GPU 1) to 90.0 % (GPU 9) of the run, 100 ns."]
 
 
 def test_nothing_is_said_of_a_report_without_gpu_work():
@@ -160,7 +183,270 @@ def test_uses_of_several_reports_add_up():
     assert Use.from_dict(json.loads(json.dumps(merged.as_dict()))) == merged
 
 
-# -- real reports
+# -- The first screen: the report and the run
+
+
+GPU = account("GPU 0", 50, 1_000_000)
+RUN = run_of(1_000_000, GPU)
+PARTS = {"start-up": 300_000, "iterations": 600_000, "between": 4_999, "end": 95_001}
+
+
+def test_the_first_line_has_the_parts_of_the_run_in_order():
+    said = scope(RUN, parts=PARTS, iterations=(loop(59, 10_000),), profiler="Nsight Systems 2025.1")
+    assert said == (
+        "train.sqlite, Nsight Systems 2025.1: 1.000 ms: start-up 300.000 µs, 59 iterations of 10.000 µs,"
+        " end 95.001 µs."
+    )  # what lies between is less than half a hundredth of the run
+
+
+@pytest.mark.parametrize(
+    ("loops", "expected"),
+    [
+        ((loop(5, 200, warm_up=2),), "5 iterations of 200 ns (2 of warm-up)"),
+        ((loop(1, 0),), "1 iteration"),
+        ((loop(9, 200, host_ns=189),), "9 iterations of 200 ns (189 ns on the host)"),
+        ((loop(9, 200, host_ns=191),), "9 iterations of 200 ns"),
+        ((loop(9, 200, 1, 20),), "9 iterations of 200 ns (1 of warm-up, 20 ns on the host)"),
+        ((loop(5, 10), loop(1_000, 30)), "5 iterations of 10 ns, 1 000 iterations of 30 ns"),
+        ((*map(loop, (1, 2, 3, 4), (5, 6, 7, 8)),), "4 loops of 10 iterations"),
+    ],
+)
+def test_loops_stand_between_start_up_and_end(loops, expected):
+    said = scope(RUN, parts=PARTS, iterations=loops)
+    assert said == f"train.sqlite: 1.000 ms: start-up 300.000 µs, {expected}, end 95.001 µs."
+
+
+def test_what_lies_between_loops_is_named():
+    parts = {"start-up": 0, "iterations": 900_000, "between": 100_000, "end": 0}
+    said = scope(RUN, parts=parts, iterations=(loop(3, 10), loop(4, 20)))
+    assert said.endswith(
+        "3 iterations of 10 ns, 4 iterations of 20 ns, between the loops 100.000 µs."
+    )
+
+
+def test_a_run_without_iterations_has_parts_if_there_are_several():
+    assert scope(RUN, parts={"work": 1_000_000}) == "train.sqlite: 1.000 ms."
+    parts = {"start-up": 600_000, "work": 400_000}
+    assert (
+        scope(RUN, parts=parts) == "train.sqlite: 1.000 ms: start-up 600.000 µs, work 400.000 µs."
+    )
+
+
+def test_a_run_that_began_before_its_first_call_says_so():
+    bare = replace(RUN, evidence=CALLS)
+    assert scope(bare) == "train.sqlite: 1.000 ms from the first CUDA call."
+
+
+def test_a_selection_is_a_part_of_a_run():
+    part = replace(RUN, part=Span(2_000, 12_000))
+    assert scope(part) == "train.sqlite: 10.000 µs selected of a run of 1.000 ms."
+    assert lines(summary_of(Use((part,))))[1].startswith(
+        "GPU 0: busy <0.1 % of the selected time ("
+    )
+
+
+def test_runs_without_a_common_clock_are_counted():
+    runs = run_of(3_000, account("GPU 0", 1_500, 3_000)), run_of(1_000, account("GPU 1", 0, 1_000))
+    assert scope(*runs) == "train.sqlite: 2 runs without a common clock, 1.000 µs to 3.000 µs."
+    assert scope(*runs, source=("a", "b", "c")).startswith("3 reports: 2 runs ")
+    assert scope(*runs, source=("a", "b")).startswith("a, b: 2 runs ")
+
+
+# -- What the GPUs did
+
+
+def test_the_states_of_a_gpu_are_parts_of_the_run():
+    gpu = account("GPU 0", 250, 1_000, communication=100, copy=5, other=4, graph=50, elsewhere=200)
+    [line] = use_lines(Use((run_of(1_000, gpu),)), with_states=True)
+    # a memset for less than half a hundredth is left out; busy is all but what others did, and idle
+    assert line == (
+        "GPU 0: busy 40.9 % of the run (compute 25.0 %, communication 10.0 %, copies 0.5 %, CUDA graphs 5.0 %,"
+        " work not selected 20.0 %, idle 39.1 %)."
+    )
+
+
+def test_the_states_of_several_gpus_are_listed_or_the_least_and_the_most():
+    two = account("GPU 0", 50, 100), account("GPU 1", 51, 100, copy=2)
+    [line] = use_lines(Use((run_of(100, *two),)), with_states=True)
+    assert line == (
+        "GPU 0: busy 50.0 %, GPU 1: busy 53.0 % of the run"
+        " (compute 50.0 % and 51.0 %, copies 0.0 % and 2.0 %, idle 50.0 % and 47.0 %)."
+    )
+    three = *two, account("GPU 2", 52, 100)
+    [line] = use_lines(Use((run_of(100, *three),)), with_states=True)
+    assert "(compute 50.0 % to 52.0 %, copies 0.0 % and 2.0 %, idle 47.0 % to 50.0 %)" in line
+
+
+@pytest.mark.parametrize(
+    ("filled", "expected"),
+    [
+        ({"GPU 0": 0.5}, []),
+        ({"GPU 0": -1.0}, []),
+        ({"GPU 0": 0.499}, ["Its kernels fill 49.9 % of the multiprocessors"]),
+        ({"GPU 0": 0.9, "GPU 1": 0.2}, ["Kernels of GPU 1 fill 20.0 % of the multiprocessors"]),
+    ],
+)
+def test_kernels_that_leave_most_of_a_gpu_empty_are_named(filled, expected):
+    said = [line for line in lines(summary_of(Use((RUN,)), filled=filled)) if " fill " in line]
+    assert [line.partition(" while they run")[0] for line in said] == expected
+
+
+# -- What the run pays for, and what to do
+
+
+EACH = (Cost("kernels", "forward", 60, 0.6, is_work=True), Cost("host code", "step", 30, 0.3))
+ONCE = (Cost("cudaMalloc", "", 400, 0.4), Cost("", "init_model", 100, 0.1))
+
+
+@pytest.mark.parametrize("in_all", [501, 499])
+def test_the_list_that_takes_more_of_the_run_comes_first(in_all):
+    costs = Costs(EACH, 100, in_all, ONCE, 500)
+    said = [line for line in lines(summary_of(Use((RUN,)), costs=costs)) if "Paid" in line]
+    each = "Paid in each iteration: kernels, mostly forward 60.0 %; host code in step 30.0 %."
+    once = "Paid once (500 ns): cudaMalloc 400 ns, 40.0 %; init_model 100 ns, 10.0 % of the run."
+    assert said == ([each, once] if in_all > 500 else [once, each])
+
+
+def test_without_iterations_costs_are_those_of_all_work():
+    costs = Costs((Cost("data loading", "Data loading", 60, 0.6),), 0, 100)
+    [said] = [line for line in lines(summary_of(Use((RUN,)), costs=costs)) if "Paid" in line]
+    assert said == "Paid while the GPU works: data loading 60 ns, 60.0 %."
+
+
+def test_it_is_said_why_there_are_no_iterations():
+    why = "the capture holds no whole iteration"
+    assert f"No iterations: {why}." in lines(summary_of(Use((RUN,)), no_iterations=why))
+    with_loop = summary_of(Use((RUN,)), no_iterations=why, iterations=(loop(3, 10),))
+    assert "No iterations" not in " ".join(lines(with_loop))
+
+
+ADVICE = FirstAdvice("rule", "Waits", "wait less", "{wait_ns} of waiting", {"wait_ns": 7}, "Copies")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            {"advice": ADVICE},
+            "Waits: 7 ns of waiting. Remedy: wait less. Next: Copies. → bridge advise REPORT",
+        ),
+        ({}, "No bottleneck found. → bridge advise REPORT"),
+        ({"is_judged": False}, "→ bridge advise REPORT"),
+        ({"failures": (LostRecords("7 events lost"),)}, "→ bridge advise REPORT"),
+    ],
+)
+def test_the_last_line_is_what_to_do(more, expected):
+    assert lines(summary_of(Use((RUN,)), **more))[-1] == expected
+
+
+def test_what_failed_stands_behind_the_run_and_before_all_else():
+    said = lines(summary_of(Use((RUN,)), failures=(LostRecords("7 events lost"),)))
+    assert said[1] == 'Records were lost. The profiler says: "7 events lost"'
+    assert said[2].startswith("GPU 0: busy ")
+
+
+def test_where_nothing_ran_neither_parts_nor_costs_are_told():
+    nothing = NoDeviceWork(0, 0, 1, 1_000_000, ("cudaFree",))
+    use = Use((replace(RUN, gpus=()),), nothing=nothing)
+    said = lines(summary_of(use, parts=PARTS, costs=Costs(once=ONCE)))
+    assert said == [
+        "train.sqlite: 1.000 ms.",
+        "Nothing ran on a GPU: no kernels, memcpys or memsets; 1 CUDA call (cudaFree).",
+        "→ bridge doctor REPORT",
+    ]
+
+
+# -- The height of the first screen
+
+
+def padded(words: int, title: int) -> Summary:
+    """Return a summary with all parts, whose texts, and the title of the advice, are of so many words."""
+    long = " ".join(["abcdefgh"] * words)
+    use = one_gpu(10, 100, IdleCause("other CUDA calls", "", 90))
+    each = Cost("kernels", long, 1, 0.5, is_work=True), Cost("host code", long, 1, 0.4)
+    return summary_of(
+        use,
+        advice=FirstAdvice("rule", "title " * title, long, long, next_title=long),
+        no_iterations=long,
+        costs=Costs(each, 0, 10, ONCE, 5),
+        filled={"GPU 0 A100": 0.2},
+    )
+
+
+MARKS = {  # a text of each part that a screen can do without
+    "remedy": "Remedy: ",
+    "fill": "of the multiprocessors",
+    "cause": "Largest cause",
+    "why": "No iterations",
+    "second": "init_model",
+}
+
+
+def test_what_tells_least_is_left_out_until_the_rest_fits():
+    assert tuple(MARKS) == LEAST_TELLING
+    seen = set()
+    for words, title in itertools.product(range(1, 20), range(0, 60, 5)):
+        said = lines(padded(words, title))
+        there = [mark in " ".join(said) for mark in MARKS.values()]
+        assert there == sorted(there)  # nothing is left out while something that tells less stands
+        height = sum(len(wrap(line, 80)) for line in said)
+        assert height <= MOST_LINES or not any(there)
+        seen.add(sum(there))
+    assert seen == set(range(len(MARKS) + 1))
+
+
+def test_the_first_screen_of_the_demo(demo, monkeypatch):
+    """Its figures are those of its rows: by plain loops."""
+    monkeypatch.chdir(demo.parent)
+    with closing(sqlite3.connect(demo)) as rows:
+        work = rows.execute(
+            "SELECT k.start, k.end, value LIKE 'nccl%' FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = shortName"
+            " UNION ALL SELECT start, end, 2 FROM CUPTI_ACTIVITY_KIND_MEMCPY"
+            " UNION ALL SELECT start, end, 2 FROM CUPTI_ACTIVITY_KIND_MEMSET"
+        ).fetchall()
+        [(begin,)] = rows.execute("SELECT min(start) FROM NVTX_EVENTS WHERE eventType = 59")
+    end = max(stop for _, stop, _ in work)
+    computing = union([(s, e) for s, e, kind in work if kind == 0])
+    busy = union([(s, e) for s, e, _ in work])
+    alone = union([(s, e) for s, e, kind in work if kind < 2]) - computing
+    run = end - begin
+    said = " ".join(screen(done("summary", "demo.sqlite")))
+    assert f": {run / 1e6:.3f} ms: 3 iterations of " in said
+    assert (
+        f"GPU 0 Imaginary GPU: busy {busy / run:.1%} of the run (compute {computing / run:.1%}, communication"
+        f" {alone / run:.1%}, copies {(busy - computing - alone) / run:.1%}, idle {1 - busy / run:.1%})."
+    ).replace("%", " %") in said
+    assert f"communicates without computing for {alone / 1e3:.3f} µs" in said
+    assert len(screen(done("summary", "demo.sqlite"))) <= MOST_LINES
+
+
+def test_the_first_screen_of_a_selection_and_of_calls_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made_reports.report(tmp_path / "r.sqlite", steps=6)
+    said = screen(done("summary", "r.sqlite", "--step", "2..3"))
+    assert " selected of a run of " in " ".join(said[:2])
+    assert len(said) <= MOST_LINES
+    made_reports.report(tmp_path / "calls.sqlite", steps=6, without="annotations system_calls")
+    said = screen(done("summary", "calls.sqlite"))
+    assert " from the first CUDA call" in " ".join(said[:2])
+    assert len(said) <= MOST_LINES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", corpus_reports("nsys/*.sqlite"))
+def test_the_first_screen_of_a_real_profile_has_at_most_12_lines(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    result = bridge("summary", path.name)
+    if result.exit_code:
+        assert "no ranges, no CUDA calls and no kernels" in result.stderr
+        return
+    said = screen(result.stdout)
+    assert len(said) <= MOST_LINES
+    assert all(len(line) <= 80 or "bridge " in line for line in said)
+    assert said[0].startswith(path.name)
+
+
+# -- Real reports
 
 REAL = ("mnist-training", "cloverleaf-no-nvtx", "pytorch-2gpu-before", "cupy-power-iteration")
 
@@ -239,24 +525,20 @@ def test_mnist_waits_for_data(corpus):
         "GPU 0 NVIDIA A100-SXM4-80GB: busy 2.7 % of the run, 15.375 s. Largest cause of idleness:"
         f" data loading, 11.275 s, 75.4 % of the idle time. → bridge advise {path}"
     )
-    said = " ".join(done("summary", path).split())
-    assert (
-        "Iteration, median: 153.393 ms (8.316 ms in the step, 144.904 ms between steps, of which 144.862 ms"
-        " data loading)."
-    ) in said
-    assert (
-        "Most GPU time: aten::convolution_backward 30.7 %, aten::cudnn_convolution 11.1 %," in said
-    )
-    assert "Training waits for data: a thread loads data for 11.300 s" in said
     starts = sorted(
         row["start"]
         for row in load(path).capture.ranges.to_dict("records")
         if row["name"].startswith("Batch ")
     )
-    # The first one is warm-up.
-    truth = median(later - before for before, later in itertools.pairwise(starts[1:]))
     [iteration] = load(path).summary.iterations
-    assert iteration.iteration_ns == truth
+    assert len(starts) == iteration.count
+    truth = median(later - before for before, later in itertools.pairwise(starts))
+    assert iteration.host_ns == truth
+    said = " ".join(screen(done("summary", path)))
+    # The lengths are those of tests/judgement/start_up.toml.
+    assert ": 15.375 s: start-up 2.826 s, 59 iterations of 153.3" in said
+    assert "Paid in each iteration: data loading 94.1 %." in said
+    assert "Training waits for data: a thread loads data for 11.300 s" in said
 
 
 @pytest.mark.slow
@@ -270,11 +552,12 @@ def test_steps_that_follow_each_other_have_no_time_between_them(corpus):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist-training", "transformer-annotated", "pytorch-2gpu-before"])
-def test_a_large_part_without_an_op_is_stated(corpus, name):
+def test_a_large_part_without_an_op_is_stated_where_ops_are_listed(corpus, name):
+    """Several runs have no costs: the ops with most GPU time are listed."""
     report = load(corpus / "nsys" / f"{name}.sqlite")
     share = 1 - report.totals["attributed_ns"] / report.totals["gpu_ns"]
-    lines = " ".join(texts.lines(report.summary))
-    assert ("of the GPU time is in no op" in lines) == (share >= 0.1)
+    said = " ".join(lines(replace(report.summary, costs=None)))
+    assert ("of the GPU time is in no op" in said) == (share >= 0.1)
 
 
 @pytest.mark.slow
@@ -318,7 +601,7 @@ def test_json_has_the_same_figures(corpus, name):
     summary = report.summary
     kept = Summary.from_dict(json.loads(json.dumps(summary.as_dict())))
     assert kept.as_dict() == summary.as_dict()
-    assert texts.lines(kept) == texts.lines(summary)
+    assert lines(kept) == lines(summary)
 
 
 @pytest.mark.slow

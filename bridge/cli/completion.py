@@ -21,7 +21,7 @@ RULES = (
     "low-gpu-use low-use-stretches long-gaps "
     "launch-bound host-bound short-kernels pageable-memcpys synchronous-memcpys "
     "synchronous-memsets synchronization numbers-read-back small-grids no-tensor-cores "
-    "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound data-parallel slow-backend communication "
+    "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound data-parallel slow-backend "
     "exposed-communication stragglers made-on-host gradients-set-to-zero "
     "single-tensor-optimizer bias-before-norm misaligned-products indexing-in-a-loop "
     "memory-nearly-full nsight-compute opaque-graphs outside-ops"

@@ -50,6 +50,7 @@ KERNELS = {  # kernel: (short name, ns)
 }
 
 # A collective waits for the gradients, the optimizer for all collectives: the last one of a step runs alone.
+STREAM_WAIT = 2  # CUPTI's kind of a wait of a stream for an event
 WAITS_FOR = {"reduce": COMPUTE, "adam": NCCL}
 
 NAMESPACES = {  # by the first word of the short name
@@ -72,7 +73,8 @@ class _Recorder:
         self.host = {MAIN: 1_000_000, AUTOGRAD: 1_000_000, LOADER: 1_000_000}
         self.device = {COMPUTE: 0, NCCL: 0}
         self.rows: dict[str, list[Row]] = {
-            name: [] for name in ("annotations", "launches", "kernels", "copies", "fills")
+            name: []
+            for name in ("annotations", "launches", "kernels", "copies", "fills", "events", "syncs")
         }
         self.calls = 0
 
@@ -107,9 +109,9 @@ class _Recorder:
 
     def kernel(self, thread: int, kind: str, stream: int = COMPUTE, times: float = 1) -> None:
         short, ns = KERNELS[kind]
+        if kind in WAITS_FOR:
+            self._wait(thread, stream, WAITS_FOR[kind])
         call = self.call(thread, "cudaLaunchKernel")
-        if kind in WAITS_FOR:  # its stream waits for an event of another one
-            self.device[stream] = max(self.device[stream], self.device[WAITS_FOR[kind]])
         where = self._run(thread, stream, int(ns * times), call)
         name, full = self.strings(short), self.strings(_demangled(short))
         shape = {
@@ -132,12 +134,26 @@ class _Recorder:
         where = self._run(thread, COMPUTE, 1_200, self.call(thread, "cudaMemsetAsync", 3_000))
         self.rows["fills"].append({**where, "bytes": size})
 
+    def _wait(self, thread: int, stream: int, awaited: int) -> None:
+        """Let a stream wait for what another one was given so far, by an event."""
+        recorded = self._place(awaited, self.call(thread, "cudaEventRecord", 1_000))
+        event = {"event": recorded["correlation"]}
+        self.rows["events"].append({**recorded, **event})
+        place = self._place(stream, self.call(thread, "cudaStreamWaitEvent", 1_000))
+        times = {"start": self.host[thread] - 1_000, "end": self.host[thread]}
+        self.rows["syncs"].append({**times, **place, **event, "kind": STREAM_WAIT})
+        self.device[stream] = max(self.device[stream], self.device[awaited])
+
     def _run(self, thread: int, stream: int, duration: int, correlation: int) -> dict[str, int]:
         start = max(self.host[thread] + 1_800, self.device[stream] + 900)
         self.device[stream] = start + duration
+        return {"start": start, "end": start + duration, **self._place(stream, correlation)}
+
+    @staticmethod
+    def _place(stream: int, correlation: int) -> dict[str, int]:
         return {
-            "start": start, "end": start + duration, "device": 0, "context": 1, "stream": stream,
-            "process": PROCESS, "correlation": correlation,
+            "device": 0, "context": 1, "stream": stream, "process": PROCESS,
+            "correlation": correlation,
         }  # fmt: skip
 
 

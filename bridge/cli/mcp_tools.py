@@ -78,7 +78,7 @@ class Tools:
             "ops": len(opened.attributed.ops),
             "api_calls": len(capture.launches),
             "activities": opened.totals,
-            "steps": len(opened.attributed.iterations),
+            "steps": sum(loop.count for loop in opened.attributed.loops.iterations),
             "quality": quality.score,
             "warnings": [*capture.warnings, *opened.warnings][:5],
         }

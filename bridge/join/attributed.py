@@ -332,7 +332,7 @@ class AttributedCapture:
         """The steps that ranges mark."""
         if self.step_name is not None:
             return chosen_steps(self.capture, self.step_name)
-        return marked_steps(self.capture, self.attribution.launch, self.duration)
+        return marked_steps(self._evidence)
 
     @cached_property
     def loops(self) -> LoopTree:
@@ -340,16 +340,19 @@ class AttributedCapture:
 
         If the user names the ranges of steps, those are the iterations.
         """
-        attribution = self.attribution
-        evidence = Evidence.of(self.capture, attribution.nesting, attribution.launch, self.duration)
         if self.step_name is not None:
-            return loops_of(evidence, self.steps, by_work=False)
+            return loops_of(self._evidence, self.steps, by_work=False)
         marked = with_loop_ends(self.steps, self.capture, self.op, self.ops)
         # Without a timeline repetitions would be replays of single kernels.
         is_timeline = all(facts.timeline for facts in self.capture.facts)
         if is_timeline:
-            marked = with_optimizer_steps(marked, self.capture, self.op, evidence.issued)
-        return loops_of(evidence, marked, by_work=is_timeline)
+            marked = with_optimizer_steps(marked, self._evidence, self.op)
+        return loops_of(self._evidence, marked, by_work=is_timeline)
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        attribution = self.attribution
+        return Evidence.of(self.capture, attribution.nesting, attribution.launch, self.duration)
 
     @property
     def iterations(self) -> Steps:

@@ -22,6 +22,7 @@ MAX_DIGITS = 18  # more do not fit into 64 bits
 WORD = re.compile(  # a word for steps with its number, anywhere in a name
     r"(?:(?<![a-zA-Z])|(?<=[a-z])(?=[SIBM]))(?i:step|iter(?:ation)?|(?:mini[ _-]?)?batch)[ _#:=-]*([0-9]+)"
 )
+WARM_UP = re.compile(r"warm[ _-]?up", re.IGNORECASE)
 LAST_WORD = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)[^A-Za-z0-9]*$")
 FIRST_WORD = re.compile(r"^[^A-Za-z0-9]*([A-Z]?[a-z]+|[A-Z]+)")
 MODULE_PATH = re.compile(r"[A-Za-z_\])]\.$")  # as in blocks.3
@@ -116,6 +117,8 @@ def _rank(before: str, after: str) -> int:
     """Return the rank of a family by the texts before and after its number, NONE for parts of a step."""
     if MODULE_PATH.search(before):
         return NONE
+    if WARM_UP.search(before + after):
+        return NAMED
     match = LAST_WORD.search(before) or FIRST_WORD.search(after)
     word = match[1].lower() if match else ""
     if word in PARTS:

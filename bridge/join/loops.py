@@ -9,7 +9,6 @@ docs/steps.md has the whole definition.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,8 +18,8 @@ import pandas as pd
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture
-from bridge.join.arrays import NONE, Ints, order_by
-from bridge.join.families import EPOCH, PART, Families, part_shapes
+from bridge.join.arrays import NONE, Flags, Ints, order_by
+from bridge.join.families import EPOCH, PART, WARM_UP, Families, part_shapes
 from bridge.join.nesting import Nesting
 from bridge.join.periods import (
     ALIKE,
@@ -48,6 +47,9 @@ FEW = "what recurs is too small a part of the work: {name}, {count} times"
 
 MIN_LOOP = 0.1  # share of the kernels, or of their time, in the iterations of one of several loops
 MIN_LOOPS = 0.5  # the same of all loops of a process together
+MIN_REGULAR = 0.5  # share of the work in equal instances; below, each thread is searched
+MIN_THREAD = 0.25  # share of the work that a thread issues, if its loops are those of the process
+MOST_THREADS = 2  # that are searched
 MIN_HOST = 0.9  # share of the instances in which the host takes part, if these are no layers
 MOST_LAYERS = 100  # more instances are no layers, even if the host only issues them
 MAX_EPILOGUE = 0.25  # of an instance: a pass ends with more kernels than that, a loop does not
@@ -56,7 +58,6 @@ LONG = 1.5  # times the median of the rest: leading instances that are longer ar
 MOST_ROUNDS = 16  # in which the rest of the instances becomes less by those that are warm-up
 MOST_NAMED = 3  # families of parts that are listed of a loop, the longest
 MOST_ENCLOSING = 8  # names of ranges that are tried as the marks of instances, the longest
-WARM_UP = re.compile(r"warm[ _-]?up", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +206,8 @@ def _epochs(capture: Capture, key: Key, steps: Steps) -> Iterator[Loop]:
         number = families.number[frames.codes(names)[rows]]
         epochs = Steps.of_ranges(capture.ranges, rows, number)
         held = np.diff(np.searchsorted(steps.start, np.stack((epochs.start, epochs.end))), axis=0)
-        if len(epochs) and held.any():
+        is_around = not np.isin(epochs.range, steps.range).any()
+        if len(epochs) and held.any() and is_around:
             yield Loop(EPOCHS, RANGE, families.text[family], epochs)
 
 
@@ -236,6 +238,11 @@ class _Process:
     work: Issued
     periods: tuple[Period, ...]
     named: bool = False
+
+    @property
+    def regularity(self) -> float:
+        """The share of the work in instances that are equal."""
+        return sum(one.covered * one.equal / len(one) for one in self.periods)
 
     def last_like(self, period: Period) -> Period:
         """Return the last period whose instances are like those of ``period``."""
@@ -280,17 +287,16 @@ def _searched(evidence: Evidence, key: Key, rows: Ints | None, marked: Steps) ->
 
 
 def _by_thread(evidence: Evidence, key: Key, work: Issued, thread: Ints) -> _Process:
-    """Return the work of a process with its periods, or that of the thread whose work recurs most."""
+    """Return the work of a process with its periods, or that of one of its threads if more of it is equal."""
     best = _Process(key, work, _periods(evidence, key, work))
     distinct, count = np.unique(thread, return_counts=True)
-    if _covered(best.periods) >= MIN_LOOPS or len(distinct) == 1:
+    if len(distinct) == 1 or best.regularity >= MIN_REGULAR:
         return best
-    for one in distinct[np.argsort(-count, kind="stable")][:2].tolist():
+    for one in distinct[np.argsort(-count, kind="stable")][:MOST_THREADS].tolist():
         part = work.select(thread == one)
-        other = _Process(key, part, _periods(evidence, key, part))
-        share = part.sequence.weights[-1] / max(1, work.sequence.weights[-1])
-        if _covered(other.periods) * share > max(MIN_LOOPS / 2, _covered(best.periods)):
-            best = other
+        if part.sequence.weights[-1] >= MIN_THREAD * work.sequence.weights[-1]:
+            other = _Process(key, part, _periods(evidence, key, part))
+            best = max(best, other, key=lambda one: one.regularity)
     return best
 
 
@@ -542,12 +548,9 @@ def _joined_ranks(evidence: Evidence, loops: Iterable[Loop]) -> list[Loop]:
 
 def _with_warm_up(evidence: Evidence, loops: list[Loop]) -> list[Loop]:
     """Return the loops with the numbers of their instances that are warm-up."""
-    names = evidence.capture.ranges["name"]
-    is_warm_up = [WARM_UP.search(str(name)) is not None for name in names.cat.categories]
-    called = np.array([*is_warm_up, False], bool)[np.append(frames.codes(names), NONE)]
     iterations = [loop.steps for loop in loops if loop.kind == ITERATIONS]
     steps = in_order(Steps.concatenate([Steps.none(), *iterations]))
-    length = _lengths(evidence, steps)
+    length, is_called = _lengths(evidence, steps), _in_warm_up(evidence.capture, steps)
     result = []
     for loop in loops:
         warm_up = 0
@@ -557,10 +560,21 @@ def _with_warm_up(evidence: Evidence, loops: list[Loop]) -> list[Loop]:
                 (steps.report == own.report[0]) & (steps.process == own.process[0])
             )
             place = place[np.searchsorted(steps.start[place], own.start)]
-            by_name = int(np.argmin(np.append(called[own.range], False)))
+            by_name = int(np.argmin(np.append(is_called[place], False)))
             warm_up = max(warm_up, by_name or warm_up_of(length[place]))
         result.append(replace(loop, warm_up=warm_up))
     return _with_named_warm_up(result)
+
+
+def _in_warm_up(capture: Capture, steps: Steps) -> Flags:
+    """Return whether most of each step lies in a range called warm-up."""
+    names = capture.ranges["name"]
+    called = [WARM_UP.search(str(name)) is not None for name in names.cat.categories]
+    rows = np.flatnonzero(np.array([*called, False], bool)[frames.codes(names)])
+    warm_up = Steps.of_ranges(capture.ranges, rows, np.full(len(rows), NONE))
+    middle = (steps.start + steps.end) // 2
+    result: Flags = warm_up.at(steps.report, steps.process, middle) != NONE
+    return result
 
 
 def warm_up_of(length: Ints) -> int:

@@ -9,7 +9,7 @@ like a step, and that before the first call may have no range.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,15 +20,14 @@ from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.families import EPOCH, NAMED, Families, chosen_names
 from bridge.join.grammar import parse
+from bridge.join.loops import Evidence
 from bridge.join.periods import ALIKE
+from bridge.join.sequences import Key, is_of_process, matches
 from bridge.join.steps import (
     KINDS,
     OPTIMIZER,
-    RANGE,
     Steps,
-    in_order,
     is_on_main_thread,
-    numbered,
 )
 
 # -- Families that mark steps
@@ -80,82 +79,50 @@ class Marks:
         return bool(((before <= self.start) & (self.end <= after)).all())
 
 
-@dataclass(frozen=True)
-class WorkTimes:
-    """When the work of a capture was issued, and how long it ran; rows are activities."""
-
-    report: Ints
-    process: Ints
-    issued: Ints
-    duration: Ints
-
-    @classmethod
-    def of(cls, capture: Capture, launch: Ints, duration: Ints) -> WorkTimes:
-        """Return the times; work without a launch counts as issued when it began."""
-        table = capture.activities
-        own, issued = frames.ints(table, "start"), frames.ints(capture.launches, "start")
-        issued = np.where(launch == NONE, own, np.append(issued, 0)[launch])
-        return cls(frames.ints(table, "report"), frames.ints(table, "process"), issued, duration)
-
-    def shares(self, key: tuple[int, int], marks: Sequence[tuple[Ints, Ints]]) -> list[float]:
-        """Return the share of a process's GPU time in each set of intervals, start and end.
-
-        Without GPU time it is the share of the host time from the first start to the last end.
-        """
-        rows = np.flatnonzero((self.report == key[0]) & (self.process == key[1]))
-        order = order_by(self.issued[rows])
-        when = self.issued[rows][order]
-        total = np.append(0, np.cumsum(self.duration[rows][order]))
-        if total[-1]:
-            parts = (
-                total[np.searchsorted(when, end)] - total[np.searchsorted(when, start)]
-                for start, end in marks
-            )
-            return [float(part.sum() / total[-1]) for part in parts]
-        span = max(int(e[-1]) for _, e in marks) - min(int(s[0]) for s, _ in marks)
-        return [float((end - start).sum() / max(1, span)) for start, end in marks]
-
-
-def marked_steps(capture: Capture, launch: Ints, duration: Ints) -> Steps:
+def marked_steps(evidence: Evidence) -> Steps:
     """Return the steps that ranges mark, by a word for steps or by a number that counts up."""
+    capture = evidence.capture
     steps = Steps.of(capture)
     families = Families.of(list(capture.ranges["name"].cat.categories))
-    groups = _counting_groups(capture, families)
-    if not groups:
-        return steps
-    work = WorkTimes.of(capture, launch, duration)
-    by_process: dict[tuple[int, int], list[tuple[int, Ints]]] = {}
-    for key, family, rows in groups:
+    by_process: dict[Key, list[tuple[int, Ints]]] = {}
+    for key, family, rows in _counting_groups(capture, families):
         by_process.setdefault(key, []).append((family, rows))
     named = {
         (int(steps.report[a]), int(steps.process[a])): steps.range[a:b]
         for a, b in steps.by_process()
     }
-    parts = [steps.select(_is_without(steps, by_process))]
-    for key, members in by_process.items():  # one iteration per process
+    parts = [Steps.none()]
+    for key in dict.fromkeys([*named, *by_process]):  # one iteration per process
         own = named.get(key, np.empty(0, np.int64))
-        chosen = _chosen(_marks(capture, families, members, own, (work, key)), own)
-        is_own = len(chosen) == 1 and chosen[0].row is own
-        parts.append(_of_process(steps, key) if is_own else _steps_of(chosen, key))
-    result = Steps.concatenate(parts)
-    is_same = len(result) == len(steps) and (result.range == steps.range).all()
-    return steps if is_same else result
+        members = by_process.get(key, [])
+        chosen = _chosen(_marks(evidence, families, members, own, key), own) if members else []
+        if not members or (len(chosen) == 1 and chosen[0].row is own):
+            is_own = (steps.report == key[0]) & (steps.process == key[1])
+            parts.append(steps.select(is_own))
+        else:
+            parts.append(_steps_of(capture, chosen))
+    return Steps.concatenate(parts)
 
 
-def _of_process(steps: Steps, key: tuple[int, int]) -> Steps:
-    return steps.select((steps.report == key[0]) & (steps.process == key[1]))
+def _shares(evidence: Evidence, key: Key, marks: Sequence[tuple[Ints, Ints]]) -> list[float]:
+    """Return the share of a process's GPU time in each set of intervals, start and end.
+
+    Without GPU time it is the share of the host time from the first start to the last end.
+    """
+    rows = np.flatnonzero(is_of_process(evidence.capture.activities, key))
+    rows = rows[order_by(evidence.issued[rows])]
+    when, total = evidence.issued[rows], np.append(0, np.cumsum(evidence.duration[rows]))
+    if total[-1]:
+        parts = (
+            total[np.searchsorted(when, end)] - total[np.searchsorted(when, start)]
+            for start, end in marks
+        )
+        return [float(part.sum() / total[-1]) for part in parts]
+    span = max(int(e[-1]) for _, e in marks) - min(int(s[0]) for s, _ in marks)
+    return [float((end - start).sum() / max(1, span)) for start, end in marks]
 
 
-def _is_without(steps: Steps, keys: Iterable[tuple[int, int]]) -> Flags:
-    result = np.ones(len(steps), bool)
-    for report, process in keys:
-        result &= (steps.report != report) | (steps.process != process)
-    return result
-
-
-def _counting_groups(
-    capture: Capture, families: Families
-) -> list[tuple[tuple[int, int], int, Ints]]:
+def _counting_groups(capture: Capture, families: Families) -> list[tuple[Key, int, Ints]]:
     """Return the families whose number counts up: process, family, and ranges by start, of one thread."""
     ranges, code = capture.ranges, frames.codes(capture.ranges["name"])
     family = np.append(families.family, NONE)[code]
@@ -188,14 +155,10 @@ def _counting_groups(
 
 
 def _marks(
-    capture: Capture,
-    families: Families,
-    members: list[tuple[int, Ints]],
-    named: Ints,
-    of_process: tuple[WorkTimes, tuple[int, int]],
+    evidence: Evidence, families: Families, members: list[tuple[int, Ints]], named: Ints, key: Key
 ) -> list[Marks]:
     """Return the sets of ranges that may mark the steps of a process; ``named`` are its steps by name."""
-    ranges = capture.ranges
+    ranges = evidence.capture.ranges
     start, end = frames.ints(ranges, "start"), frames.ints(ranges, "end")
     number = np.append(families.number, NONE)[frames.codes(ranges["name"])]
     names = ranges["name"].cat.categories
@@ -210,8 +173,7 @@ def _marks(
         ]
     sets.sort(key=lambda one: -int((end - start)[one[1]].sum()))
     sets = [one for at, one in enumerate(sets) if at < MAX_FAMILIES or one[1] is named]
-    work, key = of_process
-    shares = work.shares(key, [(start[rows], end[rows]) for _, rows in sets])
+    shares = _shares(evidence, key, [(start[rows], end[rows]) for _, rows in sets])
     return [
         Marks(rows, number[rows], start[rows], end[rows], rank, share)
         for (rank, rows), share in zip(sets, shares, strict=True)
@@ -273,29 +235,18 @@ def _in_turn(marks: list[Marks]) -> list[Marks]:
     return sorted(result, key=lambda one: int(one.start[0]))
 
 
-def _steps_of(marks: list[Marks], key: tuple[int, int]) -> Steps:
+def _steps_of(capture: Capture, marks: list[Marks]) -> Steps:
     """Return the steps that sets of ranges mark: each set in a row is a loop of its own."""
-    size = [len(one.row) for one in marks]
-    count = sum(size)
-
-    def joined(parts: list[Ints]) -> Ints:
-        return np.concatenate([np.empty(0, np.int64), *parts])
-
-    steps = in_order(
-        Steps(
-            range=joined([one.row for one in marks]),
-            number=joined([one.number for one in marks]),
-            report=np.full(count, key[0]),
-            process=np.full(count, key[1]),
-            start=joined([one.start for one in marks]),
-            end=joined([one.end for one in marks]),
-            found_by=np.full(count, RANGE),
-            loop=np.repeat(np.arange(len(marks)), size),
-            first=np.full(count, NONE),
-        )
+    none = np.empty(0, np.int64)
+    rows, number = (
+        np.concatenate([none, *(getattr(one, column) for one in marks)]).astype(np.int64)
+        for column in ("row", "number")
     )
-    loop = np.cumsum(np.diff(steps.loop, prepend=steps.loop[:1]) != 0)
-    return numbered(replace(steps, loop=loop))
+    mark = np.repeat(np.arange(len(marks)), [len(one.row) for one in marks])
+    steps = Steps.of_ranges(capture.ranges, rows, number)
+    order = np.argsort(rows)
+    mark = mark[order][np.searchsorted(rows[order], steps.range)]
+    return replace(steps, loop=np.cumsum(np.diff(mark, prepend=mark[:1]) != 0))
 
 
 def chosen_steps(capture: Capture, wanted: str) -> Steps:
@@ -370,7 +321,7 @@ def with_loop_ends(steps: Steps, capture: Capture, op: Ints, ops: Sequence[str])
     Only steps of a profiler (``ProfilerStep#N``) change. ``op`` is the code of each range into
     ``ops``, or NONE.
     """
-    of_profiler = _matches(capture.ranges["name"], PROFILER_STEP)
+    of_profiler = np.append(matches(capture.ranges["name"], PROFILER_STEP), False)
     if not of_profiler[steps.range].any():
         return steps
     result = _with_first_steps(steps, of_profiler, capture, op)
@@ -455,32 +406,32 @@ MOST_OPTIMIZERS = 16  # steps of optimizers in one iteration
 SAME_AGREEMENT = 0.02  # of the sections before the steps of optimizers
 
 
-def with_optimizer_steps(steps: Steps, capture: Capture, op: Ints, issued: Ints) -> Steps:
+def with_optimizer_steps(steps: Steps, evidence: Evidence, op: Ints) -> Steps:
     """Return ``steps`` and, for processes that have none, those that optimizers end.
 
     An iteration ends with the step of an optimizer, or of several in turn, and begins where the one
     before ended. ``op`` is a code per range, or NONE; ``issued`` is when each activity was issued.
     """
-    ranges = capture.ranges
-    is_optimizer = _matches(ranges["name"], OPTIMIZER_STEP)[:-1]
+    ranges = evidence.capture.ranges
+    is_optimizer = matches(ranges["name"], OPTIMIZER_STEP)
     rows = np.flatnonzero(is_optimizer & frames.is_kind(ranges, frames.PUSH_POP))
-    rows = rows[is_on_main_thread(capture, rows, np.zeros(len(rows), np.int64))]
+    rows = rows[is_on_main_thread(evidence.capture, rows, np.zeros(len(rows), np.int64))]
     calls = Steps.of_ranges(ranges, rows, np.arange(len(rows)))
     with_steps = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
     found = [
-        _iterations(calls.select(np.arange(first, last)), capture, op, issued)
+        _iterations(calls.select(np.arange(first, last)), evidence, op)
         for first, last in calls.by_process()
         if (int(calls.report[first]), int(calls.process[first])) not in with_steps
     ]
     return Steps.concatenate([steps, *found]) if found else steps
 
 
-def _iterations(calls: Steps, capture: Capture, op: Ints, issued: Ints) -> Steps:
+def _iterations(calls: Steps, evidence: Evidence, op: Ints) -> Steps:
     """Return the iterations that the calls of optimizers in one process end."""
     key = int(calls.report[0]), int(calls.process[0])
-    ops = _Ops.of(capture, op, key, calls.range)
+    ops = _Ops.of(evidence.capture, op, key, calls.range)
     calls = calls.select(_ends_iteration(calls, ops))
-    in_turn = _optimizers_in_turn(calls, capture, key, ops, issued)
+    in_turn = _optimizers_in_turn(calls, evidence, key, ops)
     first_end = calls.end[0] if len(calls) else 0
     calls = calls.select(np.arange(in_turn - 1, len(calls), in_turn))
     if len(calls) < MIN_OPTIMIZER_STEPS:
@@ -505,21 +456,16 @@ def _ends_iteration(calls: Steps, ops: _Ops) -> Flags:
     return is_end if is_end[:-1].any() else np.ones(len(calls), bool)
 
 
-def _optimizers_in_turn(
-    calls: Steps, capture: Capture, key: tuple[int, int], ops: _Ops, issued: Ints
-) -> int:
+def _optimizers_in_turn(calls: Steps, evidence: Evidence, key: Key, ops: _Ops) -> int:
     """Return how many steps of optimizers an iteration has: the shortest period of the work between them.
 
     What comes before an iteration, such as an evaluation, does not count: as much is compared as both
     sections hold before their ends.
     """
-    activities = capture.activities
-    rows = np.flatnonzero(
-        (frames.ints(activities, "report") == key[0])
-        & (frames.ints(activities, "process") == key[1])
-    )
-    rows = rows[order_by(issued[rows])]
-    name, time = frames.codes(activities["name"])[rows] + 1, issued[rows]
+    activities = evidence.capture.activities
+    rows = np.flatnonzero(is_of_process(activities, key))
+    rows = rows[order_by(evidence.issued[rows])]
+    name, time = frames.codes(activities["name"])[rows] + 1, evidence.issued[rows]
     if not len(rows):
         name, time = ops.op, ops.start
     edge = np.searchsorted(time, np.append(calls.start[:1], calls.end))
@@ -544,9 +490,3 @@ def _tails_agree(one: Ints, other: Ints) -> float:
     most = int(max(one.max(), other.max())) + 1
     a, b = (np.bincount(names, minlength=most) for names in (one, other))
     return float(np.minimum(a, b).sum() / np.maximum(a, b).sum())
-
-
-def _matches(names: pd.Series, pattern: re.Pattern[str]) -> Flags:
-    """Return whether each name matches a pattern, and False as the last entry, for no row."""
-    flags = np.array([*map(bool, map(pattern.fullmatch, names.cat.categories)), False], bool)
-    return np.append(flags[frames.codes(names)], False)

@@ -47,6 +47,7 @@ MIN_EXTRA = (
     3  # kernels that a section holds between the last part of an instance and the next instance
 )
 MOST_PARTS = 192  # alike parts within an instance; more are iterations with something in between
+MAX_SHARED = 0.25  # share of an instance that two loops, one after the other, may both claim
 MAX_SET_UP = 0.1  # share of an instance that may equal the end of what was done before the loop
 SAME_PAUSE = np.log(1.5)  # mean logarithms of pauses that are alike
 MIN_NEAR = 0.1  # share of the sections of an anchor that are about as long as the next one
@@ -151,7 +152,14 @@ class Period:
         return is_before or (other.is_cut[1] and 0 <= self.first - other.last <= length)
 
     def overlaps(self, other: Period) -> bool:
-        return self.first < other.last and other.first < self.last
+        """Return whether both hold the same rows, but for a few between one loop and the next."""
+        shared = min(self.last, other.last) - max(self.first, other.first)
+        length = min(float(np.median(one.end - one.row)) for one in (self, other))
+        return shared > MAX_SHARED * length
+
+    def after(self, row: int) -> Period:
+        """Return the period without what its first instance holds before a row."""
+        return self if self.first >= row else replace(self, row=np.maximum(self.row, row))
 
 
 def scrambled(numbers: Ints) -> Ints:
@@ -182,7 +190,9 @@ def outermost_periods(work: Sequence, more: Iterable[Ints] = ()) -> list[Period]
     for one in units:
         if not any(one.overlaps(other) or one.is_remnant_of(other) for other in result):
             result.append(one)
-    return sorted(result, key=lambda one: one.first)
+    result.sort(key=lambda one: one.first)
+    ends = [0, *(one.last for one in result)]
+    return [one.after(end) for one, end in zip(result, ends, strict=False)]
 
 
 def periods_of_folded(work: Sequence) -> list[Period]:

@@ -19,8 +19,8 @@ from bridge.join.periods import Sequence
 Key = tuple[int, int]  # report and process
 
 # API calls that wait for work or query whether it is done.
-WAITING_CALLS = re.compile(r"cu\w*(?:Synchronize|EventQuery|StreamQuery)")
-HOST_COPIES = re.compile(r".*(?:Host|HtoD|DtoH)")  # copies to and from the host
+WAITING_CALLS = re.compile(r"cu\w*(?:Synchronize|EventQuery|StreamQuery).*")
+HOST_COPIES = re.compile(r".*(?:Host|HtoD|DtoH).*")  # copies to and from the host
 NEVER = np.iinfo(np.int64).min
 
 
@@ -189,8 +189,8 @@ def _waits(capture: Capture, key: Key) -> tuple[Ints, Ints]:
 
 
 def matches(column: pd.Series, pattern: re.Pattern[str]) -> Flags:
-    """Return whether the name of each row begins with a pattern."""
-    is_match = [pattern.match(name) is not None for name in column.cat.categories]
+    """Return whether the whole name of each row matches a pattern."""
+    is_match = [pattern.fullmatch(name) is not None for name in column.cat.categories]
     result: Flags = np.array([*is_match, False], bool)[frames.codes(column)]
     return result
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bridge.knowledge.abbreviations import abbreviation
 from bridge.render import device_work, failures, units
 from bridge.render.advice import with_figures
+from bridge.render.summaries import host_differs
 from bridge.render.table import clean
 from bridge.render.wrapping import wrap
 
@@ -55,9 +56,9 @@ def lines(summary: Summary) -> list[str]:
     return written
 
 
-# What a screen can do without, the least telling first: the remedy of the advice, how full kernels are, the largest
-# cause of idle time, why there are no iterations, and the second of the costs in each list.
-REMEDY, FILL, CAUSE, WHY, SECOND = LEAST_TELLING = ("remedy", "fill", "cause", "why", "second")
+# What a screen can do without, the least telling first: how full kernels are, the largest cause of idle time, the
+# second of the costs in each list, the remedy of the advice, and why there are no iterations.
+FILL, CAUSE, SECOND, REMEDY, WHY = LEAST_TELLING = ("fill", "cause", "second", "remedy", "why")
 
 
 def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
@@ -66,6 +67,7 @@ def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
     return [
         *_scope(summary),
         *first_lines(summary.failures, use, with_states=True),
+        *_throughput(summary),
         *(() if FILL in without else _fill_lines(summary)),
         *(() if WHY in without else _no_iterations(summary)),
         *(_cost_lines(summary.costs, most) if summary.costs else _op_lines(summary)),
@@ -75,7 +77,7 @@ def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
 
 def _height(written: Iterable[str], summary: Summary) -> int:
     """Return how many lines of a terminal the texts take, in which commands name the reports."""
-    reports = " ".join(summary.source) if summary.source else "REPORT"
+    reports = " ".join(summary.source) if 0 < len(summary.source) <= MOST_NAMES else "REPORT"
     return sum(len(wrap(line.replace("REPORT", reports), WIDTH)) for line in written)
 
 
@@ -141,8 +143,10 @@ def _loop_texts(loops: Sequence[Iteration]) -> Iterator[str]:
     for loop in loops:
         time = f" of {units.time(round(loop.iteration_ns))}" if loop.iteration_ns else ""
         noun = "iteration" if loop.count == 1 else "iterations"
-        warm_up = f" ({units.count(loop.warm_up)} of warm-up)" if loop.warm_up else ""
-        yield f"{units.count(loop.count)} {noun}{time}{warm_up}"
+        besides = [f"{units.count(loop.warm_up)} of warm-up"] if loop.warm_up else []
+        besides += [f"{units.time(round(loop.host_ns))} on the host"] if host_differs(loop) else []
+        more = f" ({', '.join(besides)})" if besides else ""
+        yield f"{units.count(loop.count)} {noun}{time}{more}"
 
 
 def _no_iterations(summary: Summary) -> Iterator[str]:
@@ -252,6 +256,18 @@ def _cause_text(use: Use) -> str:
     place = f" (mainly in {clean(op)})" if op else ""
     part, time = units.percent(cause.idle_ns / use.idle_ns), units.time(cause.idle_ns)
     return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
+
+
+MOST_RATES = 2
+
+
+def _throughput(summary: Summary) -> Iterator[str]:
+    """Yield the rates that the program printed, and how much of the peak its FLOPs use."""
+    told = [f"{clean(text)} as the program printed" for text in summary.rates[:MOST_RATES]]
+    if summary.mfu >= 0:
+        told.append(f"FLOPs of an iteration are {units.percent(summary.mfu)} of the peak (MFU)")
+    if told:
+        yield f"Throughput: {', '.join(told)}."
 
 
 def _fill_lines(summary: Summary) -> Iterator[str]:

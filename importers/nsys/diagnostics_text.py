@@ -17,6 +17,7 @@ from bridge.importers import frames, profiler_words, program_errors
 from bridge.importers.frames import MISSING
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.annotations import Strings
+from bridge.importers.program_rates import rate_text
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
 from bridge.importers.texts import Texts
 
@@ -48,11 +49,12 @@ INFO, WARNING, ERROR = (frames.SEVERITIES.index(name) for name in ("info", "warn
 
 @dataclass(frozen=True)
 class Quote:
-    """A line that a program printed."""
+    """A line that a program printed, or a rate in one: ``source`` is `frames.PROGRAM` or `frames.RATE`."""
 
     process: int
     severity: int
     text: str
+    source: int = frames.PROGRAM
 
 
 def quotes(streams: Columns, strings: Strings, *, idle: bool) -> list[Quote]:
@@ -64,6 +66,13 @@ def quotes(streams: Columns, strings: Strings, *, idle: bool) -> list[Quote]:
     ]
 
 
+def rates(streams: Columns, strings: Strings) -> list[Quote]:
+    """Return the last rate that each process printed, such as ``59.19 samples/second``."""
+    outputs = _outputs(streams, strings).items()
+    found = ((process, next(filter(None, map(rate_text, texts)), "")) for process, texts in outputs)
+    return [Quote(process, INFO, shortened(text), frames.RATE) for process, text in found if text]
+
+
 def as_diagnostics(lines: Sequence[Quote]) -> pd.DataFrame:
     """Return the lines as rows of the frame `diagnostics`."""
     process, severity = ([getattr(q, name) for q in lines] for name in ("process", "severity"))
@@ -72,7 +81,7 @@ def as_diagnostics(lines: Sequence[Quote]) -> pd.DataFrame:
         {
             "time": np.full(len(lines), MISSING),
             "process": np.array(process, np.int64),
-            "source": np.full(len(lines), frames.PROGRAM),
+            "source": np.array([line.source for line in lines], np.int64),
             "severity": np.array(severity, np.int64),
             "name": frames.names_of([line.text for line in lines]),
         },

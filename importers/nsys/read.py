@@ -162,6 +162,7 @@ def _all_diagnostics(read: Mapping[str, Columns], strings: Strings, *, idle: boo
     """Return the frame `diagnostics` with the quoted lines of the program below the messages of the profiler."""
     messages = diagnostics(read["diagnostics"], strings)
     lines = diagnostics_text.quotes(read["streams"], strings, idle=idle)
+    lines += diagnostics_text.rates(read["streams"], strings)
     return frames.concat([messages, diagnostics_text.as_diagnostics(lines)]) if lines else messages
 
 

@@ -91,7 +91,7 @@ def test_a_run_of_the_store(folder, program):
 
 
 def test_the_commands_of_each_source(tmp_path, monkeypatch):
-    """What people read is the same line, whoever has read the rows."""
+    """How busy the GPUs were is the same sentence, whoever has read the rows; windows and workers know no causes."""
     path, db = report(tmp_path / "made.sqlite", steps=4), tmp_path / "bridge.db"
     first = busy(done("report", path, "--by", "op"))
     assert "of the run, " in first

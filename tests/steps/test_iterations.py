@@ -164,7 +164,7 @@ def test_the_optimizer_ends_the_iterations_of_a_real_training(corpus):
     none = named.select(np.zeros(len(named), bool))
     done = joined.attribution
     evidence = Evidence.of(joined.capture, done.nesting, done.launch, joined.duration)
-    steps = with_optimizer_steps(none, joined.capture, joined.op, evidence.issued)
+    steps = with_optimizer_steps(none, evidence, joined.op)
     optimizers = ranges[ranges["name"].astype(str).str.startswith("Optimizer.step#")]
     assert len(steps) == len(named) == len(optimizers) == 59
     assert steps.end.tolist() == sorted(optimizers["end"].tolist())

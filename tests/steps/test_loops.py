@@ -215,6 +215,13 @@ def test_what_a_cut_iteration_holds_is_no_loop_of_its_own():
     assert (loop.count, loop.is_cut) == (5, (False, True))
 
 
+def test_warm_up_is_what_a_range_around_it_calls_so():
+    [loop] = made(BODY * 13, [(0, 9, "warmup"), (9, 39, "benchmark")]).loops.iterations
+    assert (loop.count, loop.warm_up) == (13, 3)
+    [loop] = made(BODY * 13, [(9, 39, "benchmark")]).loops.iterations
+    assert (loop.count, loop.warm_up) == (13, 0)
+
+
 # -- Several processes
 
 

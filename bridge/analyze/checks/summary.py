@@ -21,11 +21,14 @@ from bridge.analyze.checks.advice import (
 )
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
+from bridge.analyze.core import no_timeline
+from bridge.analyze.core.device_work import rates
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.totals import Totals, graph_totals
-from bridge.analyze.run.account import runs
+from bridge.analyze.cost.flops import Costs as FlopCosts
+from bridge.analyze.cost.flops import step_costs
 from bridge.analyze.run.gpu_use import Use
-from bridge.analyze.run.parts import Parts
+from bridge.analyze.run.parts import Parts, is_warm_up, iteration_times
 from bridge.analyze.run.steps import by_step, paces
 from bridge.analyze.tables.devices import by_device
 from bridge.join.arrays import NONE
@@ -109,6 +112,8 @@ class Summary:
     parts: Mapping[str, int] = field(default_factory=dict)
     costs: Costs | None = None
     filled: Mapping[str, float] = field(default_factory=dict)
+    rates: tuple[str, ...] = ()
+    mfu: float = -1.0
     failures: tuple[Failure, ...] = ()
 
     @classmethod
@@ -120,7 +125,7 @@ class Summary:
         is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
         if is_judged:
             advised = advised or advise(attributed)
-        accounted, parts = attributed.accounted, parts_of(attributed)
+        accounted, parts = attributed.accounted, Parts.of_run(attributed)
         return cls(
             use=_use(attributed),
             iterations=_iterations(attributed),
@@ -140,6 +145,8 @@ class Summary:
             costs=Costs.of(attributed, parts) if parts else None,
             filled=_filled(attributed),
             failures=failures(attributed),
+            rates=rates(attributed.capture),
+            mfu=_mfu(attributed) if is_judged else -1.0,
         )
 
     @property
@@ -176,6 +183,8 @@ class Summary:
             parts=values.get("parts", {}),
             costs=Costs.from_dict(values["costs"]) if values.get("costs") else None,
             filled=values.get("filled", {}),
+            rates=tuple(values.get("rates", ())),
+            mfu=values.get("mfu", -1.0),
             failures=from_dicts(values.get("failures", ())),
         )
 
@@ -202,12 +211,17 @@ def _filled(attributed: AttributedCapture) -> dict[str, float]:
     }
 
 
-def parts_of(attributed: AttributedCapture) -> Parts | None:
-    """Return the parts of the run; None of several runs, of a selected part and of no timeline."""
-    found = runs(attributed)
-    if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
-        return None
-    return Parts.of(attributed, *found[0].whole)
+def _mfu(attributed: AttributedCapture) -> float:
+    """Return the model FLOPs utilisation of the iterations of the longest loop, -1 if FLOPs or the peak are unknown."""
+    times = iteration_times(attributed)
+    if not times or not no_timeline.has_timeline(attributed.capture):
+        return -1.0
+    longest = max(range(len(times)), key=lambda loop: int(times[loop].samples.sum()))
+    steps = attributed.iterations
+    rows = np.flatnonzero((steps.loop == longest) & ~is_warm_up(attributed))
+    wall = np.full(len(steps), round(times[longest].ns), np.int64)
+    share = step_costs(attributed, wall, FlopCosts())["mfu"][rows]
+    return float(np.median(share)) if len(share) and (share >= 0).all() else -1.0
 
 
 def _use(attributed: AttributedCapture) -> Use:
@@ -256,6 +270,7 @@ def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
     first = others[0]
     rule, figures = first.rule, dict(first.finding.figures)
     least = MIN_SHARE * advised.wall_ns
-    worth = (one for one in others[1:] if one.rule.name != rule.name and one.expected_ns >= least)
+    said = (rule.name, start_up.PAID_ONCE)
+    worth = (one for one in others[1:] if one.rule.name not in said and one.expected_ns >= least)
     following = next((one.rule.title for one in worth), "")
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)

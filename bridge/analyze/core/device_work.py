@@ -112,6 +112,12 @@ def printed(capture: Capture, severity: int = 0) -> tuple[str, ...]:
     return _distinct(table, rows[order])
 
 
+def rates(capture: Capture) -> tuple[str, ...]:
+    """Return the rates that the program printed, such as ``59.19 samples/second``."""
+    table = capture.diagnostics
+    return _distinct(table, np.flatnonzero(frames.ints(table, "source") == frames.RATE))
+
+
 def hints(capture: Capture) -> tuple[str, ...]:
     """Return what the program printed about the speed of the GPU."""
     table = capture.diagnostics

@@ -154,7 +154,7 @@ def _ranges_on_gpus(capture: Capture) -> tuple[RangesOnGpus, ...]:
 def explaining(capture: Capture) -> tuple[str, ...]:
     """Return the messages of the profiler that explain missing work on GPUs, of those that say most."""
     table = capture.diagnostics
-    is_profilers = frames.ints(table, "source") != frames.PROGRAM
+    is_profilers = frames.ints(table, "source") < frames.PROGRAM
     is_silent = np.isin(frames.ints(table, "severity"), SILENT)
     ranks: dict[str, int] = {}
     for text, silent in zip(

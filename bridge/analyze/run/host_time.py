@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.core.groups import sums
-from bridge.analyze.run.account import Span
+from bridge.analyze.core.groups import ratio, sums, texts
+from bridge.analyze.run.account import Span, runs
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
+from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
@@ -36,6 +37,38 @@ class HostTime:
     time: Ints
     ranges: tuple[str, ...]
     calls: tuple[str, ...]
+
+
+def by_part(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per part of the run, range and call in which the main thread was.
+
+    ``time_ns`` of the rows of a part adds up to the part, ``share`` is relative to it, ``run_share`` to the run.
+    ``call`` is the outermost call, ``kind`` one of `KINDS`. A selected part of the run is one part. There is no row
+    where reports have several clocks.
+    """
+    parts, found = Parts.of_run(attributed), runs(attributed)
+    is_one = len(found) == 1 and len(attributed.capture.facts) == 1
+    named = parts.by_name if parts else {"selected": (found[0].part,)} if is_one else {}
+    times = [(name, Span(*time)) for name, part in named.items() for time in part]
+    lasting = sorted(((n, t) for n, t in times if t.length), key=lambda one: one[1])
+    host = host_time(attributed, [time for _, time in lasting])
+    number = {name: at for at, name in enumerate(named)}
+    of_span = np.array([number[name] for name, _ in lasting], np.int64)
+    part = of_span[host.part]
+    group, first = number_groups(part, host.range, host.kind, host.call)
+    time = sums(group, host.time, len(first))
+    lengths = np.array([sum(t.length for n, t in lasting if n == name) for name in named], np.int64)
+    return pd.DataFrame(
+        {
+            "part": texts([*named, ""])[part[first]],
+            "range": texts([*host.ranges, ""])[host.range[first]],
+            "call": texts([*host.calls, ""])[host.call[first]],
+            "kind": texts(KINDS)[host.kind[first]],
+            "time_ns": time,
+            "share": ratio(time, lengths[part[first]]),
+            "run_share": ratio(time, int(lengths.sum())),
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest, sums
+from bridge.analyze.run.account import runs
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import AttributedCapture, once
@@ -71,19 +72,31 @@ class Parts:
             is_cut=(cuts[0][0], cuts[-1][1]) if cuts else (False, False),
         )
 
+    @classmethod
+    def of_run(cls, attributed: AttributedCapture) -> Parts | None:
+        """Return the parts of the run; None of several reports, of a selected part and of no timeline."""
+        found = runs(attributed)
+        if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
+            return None
+        return cls.of(attributed, *found[0].whole)
+
     @property
-    def lengths(self) -> dict[str, int]:
-        """The lengths of the parts in ns, in order, by what they are called."""
+    def by_name(self) -> dict[str, tuple[Interval, ...]]:
+        """The times of the parts in order, by what they are called."""
         names = (
             "before the first whole iteration" if self.is_cut[0] else "start-up",
             "iterations" if self.loops else "work",
             "between",
             "after the last whole iteration" if self.is_cut[1] else "end",
         )
-        parts = ([self.start_up], self.iterations, self.between, [self.end])
+        parts = ((self.start_up,), self.iterations, self.between, (self.end,))
+        return dict(zip(names, parts, strict=True))
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The lengths of the parts in ns, in order, by what they are called."""
         return {
-            name: sum(last - first for first, last in part)
-            for name, part in zip(names, parts, strict=True)
+            name: sum(last - first for first, last in times) for name, times in self.by_name.items()
         }
 
 

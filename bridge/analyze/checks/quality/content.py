@@ -81,7 +81,7 @@ def _warnings(evidence: CaptureEvidence) -> pd.DataFrame:
     capture = evidence.capture
     table = capture.diagnostics
     severity, process = (frames.ints(table, c) for c in ("severity", "process"))
-    severity = np.where(frames.ints(table, "source") == frames.PROGRAM, 0, severity)
+    severity = np.where(frames.ints(table, "source") >= frames.PROGRAM, 0, severity)
     is_relevant = np.isin(process, _processes(evidence)) | (process == NONE)
     is_warning = (severity == WARNING) | ((severity > 0) & _matching(table, tells_of_loss))
     rows = np.flatnonzero((is_warning & is_relevant) | (severity == ERROR))
@@ -104,7 +104,7 @@ def messages(evidence: CaptureEvidence) -> tuple[str, ...]:
     table = evidence.capture.diagnostics
     is_warning = np.isin(frames.ints(table, "severity"), (WARNING, ERROR))
     is_warning |= _matching(table, tells_of_loss)
-    is_profilers = frames.ints(table, "source") != frames.PROGRAM
+    is_profilers = frames.ints(table, "source") < frames.PROGRAM
     every = dict.fromkeys(table["name"][is_warning & is_profilers].astype(object))
     order = sorted(every, key=lambda text: (text not in here, not CONCERNED.search(text)))
     return tuple(text if text in here else ELSEWHERE.format(text) for text in order)

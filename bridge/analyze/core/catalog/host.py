@@ -303,4 +303,25 @@ CRITICAL = View(
     page="critical.md",
 )
 
-VIEWS = (WAIT, LAUNCH, GAP, IDLE, OSRT, SAMPLE, SOURCE, CRITICAL)
+PART = View(
+    "part",
+    "What did the host do before, in and after the iterations?",
+    table(
+        Column("part", "part", NAME, "start-up, iterations, between the loops, end"),
+        Column(
+            "range", "range", NAME, "innermost range of the thread that calls CUDA most", quiet=True
+        ),
+        Column("call", "call", NAME, "outermost call of that thread", quiet=True),
+        Column("kind", "kind", NAME, "whether that is a CUDA call or an OS call", quiet=True),
+        Column("time_ns", "time", NS, "time; all rows add up to the run", bar=True),
+        Column("share", "of part", SHARE, "part of the time of the part"),
+        Column("run_share", "of run", SHARE, "part of the time of the run"),
+    ),
+    rows="run.host_time:by_part",
+    sorted_by=("time_ns",),
+    details=("system_calls",),
+    nothing="no run whose parts are known: several reports have no parts",
+    page="accuracy.md#parts-of-the-run",
+)
+
+VIEWS = (PART, WAIT, LAUNCH, GAP, IDLE, OSRT, SAMPLE, SOURCE, CRITICAL)

@@ -353,6 +353,7 @@ LOOP = View(
         Column("host_median_ns", "on the host", NS, "the same on the host", **HIDDEN),
         Column("start_ns", "start", INSTANT, "start of the first instance"),
         Column("end_ns", "end", INSTANT, "end of the last instance on the host"),
+        terminal="loop parent name kind found_by count warm_up cut median_ns",
     ),
     rows="tables.steps:by_loop",
     nothing="no loops: nothing recurs three times in a row",

@@ -21,9 +21,10 @@ function largest({ operators, names, figures }) {
 
 const idleTime = ({ devices }) => devices.reduce((sum, one) => sum + one.idle_ns, 0);
 
-function iterationText({ median_ns: step, between_ns: between, loading_ns: loading }) {
+function iterationText({ iteration_ns: iteration, host_ns: host, median_ns: step, between_ns: between, loading_ns: loading }) {
   const apart = loading ? `, of which ${time(loading)} data loading` : "";
-  return `${time(step)} in the step, ${time(between)} between steps${apart}`;
+  const onHost = host && Math.abs(host - iteration) > 0.05 * iteration ? `, ${time(host)} on the host` : "";
+  return `${time(step)} in the step, ${time(between)} between steps${apart}${onHost}`;
 }
 
 const LARGEST = "Largest op";

@@ -307,6 +307,16 @@ def test_the_list_that_takes_more_of_the_run_comes_first(in_all):
     assert said == ([each, once] if in_all > 500 else [once, each])
 
 
+def test_the_throughput_is_what_the_program_printed_and_the_use_of_the_peak():
+    rates = ("59.19 samples/s", "7 it/s", "8 it/s")
+    said = lines(summary_of(Use((RUN,)), rates=rates, mfu=0.25))
+    assert (
+        "Throughput: 59.19 samples/s as the program printed, 7 it/s as the program printed,"
+        " FLOPs of an iteration are 25.0 % of the peak (MFU)."
+    ) in said
+    assert "Throughput" not in " ".join(lines(summary_of(Use((RUN,)))))
+
+
 def test_without_iterations_costs_are_those_of_all_work():
     costs = Costs((Cost("data loading", "Data loading", 60, 0.6),), 0, 100)
     [said] = [line for line in lines(summary_of(Use((RUN,)), costs=costs)) if "Paid" in line]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bridge.analyze.run.gpu_use import Use
 
 FORMAT = "bridge.summary/1"
+IN_JSON = ("parts", "costs", "iterations", "no_iterations", "rates", "mfu", "ops", "advice")
 
 
 def headline(use: Use, ranges: int) -> list[str]:
@@ -72,9 +73,6 @@ def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.Data
         "idle_ns": summary.use.idle_ns,
         "causes": [asdict(cause) for cause in summary.use.causes],
         "failures": failures.as_objects(summary.failures),
-        **{
-            key: values[key]
-            for key in ("parts", "costs", "iterations", "no_iterations", "ops", "advice")
-        },
+        **{key: values[key] for key in IN_JSON},
     }
     return document.with_rows(head, table)

@@ -251,6 +251,8 @@ def summary() -> Schema:
         costs=nullable({**of(Costs), "description": "what the run pays for"}),
         iterations=listed(of(Iteration)),
         no_iterations={**TEXT, "description": "why there are no iterations, though ranges repeat"},
+        rates={**TEXTS, "description": "rates that the program printed"},
+        mfu={**FRACTION, "description": "of an iteration of the longest loop; -1 if unknown"},
         ops=listed(of(OpTime)),
         advice=nullable({**of(FirstAdvice), "description": "the first piece of advice"}),
         rows=listed(row(TABLES["op-kernel"], ("op", "kernel"))),

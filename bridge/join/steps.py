@@ -36,10 +36,10 @@ class Steps:
     They do not overlap in a process.
 
     ``range`` is the row of each step's range; of a step that an optimizer ends it is the range of
-    that, of a step that was found by repetition NONE. ``number`` is the number in its name, or else
-    its index among the steps of its process, from 0. ``found_by`` is a position in `FOUND`. Several
-    loops of a process follow one another: ``loop`` is the index of each step's. ``first`` is the
-    activity with which a step found by repetition begins, NONE for other steps.
+    that, of a step that was found by repetition NONE, or the range with which it begins. ``number`` is
+    the number in its name, or else its index among the steps of its process, from 0. ``found_by`` is a
+    position in `FOUND`. ``loop`` is the index of each step's loop. ``first`` is the first kernel or graph
+    of a step found by repetition, NONE for other steps.
     """
 
     range: Ints

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from made_reports import MARK, PUSH_POP, START_END, VERSIONS, Made, process, thread
-from witness.account import Activity, Call, Events, Range
+from witness.account import Activity, Call, Events, Instant, Range
 
 PIDS = (100, 101)
 LAST = 60  # most times lie from 0 to this
@@ -88,7 +88,8 @@ def programs(draw: st.DrawFn, *, pids: tuple[int, ...] = PIDS) -> Program:
         )
         ranges.append(Range(pid, start, end))
         names.append(kind)
-    for at in draw(st.lists(st.integers(0, 3 * LAST), max_size=2)):  # no instant stretches a run
+    instants = draw(st.lists(st.integers(0, 3 * LAST), max_size=2))
+    for at in instants:  # none stretches a run
         tables["annotations"].append(
             {"type": MARK, "start": at, "end": None, "text": "mark", "thread": thread(used[0])}
         )
@@ -149,7 +150,8 @@ def programs(draw: st.DrawFn, *, pids: tuple[int, ...] = PIDS) -> Program:
         else one
         for one in ranges
     ]
-    return Program(tables, Events(ranges, calls, of_system, work), session, chosen)
+    marks = [Instant(used[0], at) for at in instants]
+    return Program(tables, Events(ranges, calls, of_system, work, marks), session, chosen)
 
 
 def _call(tables: dict[str, list[dict[str, Any]]], pid: int, start: int, end: int) -> int:

@@ -78,11 +78,13 @@ def truth(
 
 
 def told(events: Events, collected: Span | None) -> Span | None:
-    """Return the time of the collection if it can be on the clock of the events."""
-    all_of = run(events)
-    if all_of is None or collected is None:
+    """Return the time of the collection if it can be on the clock of all that was recorded, instants too."""
+    recorded = [*events.ranges, *events.calls, *events.os_calls, *events.activities]
+    starts = [one.start for one in recorded] + [one.time for one in events.instants]
+    ends = [finish(one) for one in recorded] + [one.time for one in events.instants]
+    if collected is None or not starts:
         return None
-    return collected if all_of[1] > 0 and all_of[0] < collected[1] else None
+    return collected if max(ends) > 0 and min(starts) < collected[1] else None
 
 
 def overlap(one: Span, other: Span) -> Span | None:

@@ -245,7 +245,10 @@ def run_of_processes(
 
 def collection(facts: Facts, events: Span) -> Span:
     """Return the time that was collected, if the export tells it on the clock of its events; else all of their time."""
-    is_told = facts.session_ns > 0 and events.end > 0 and events.start < facts.session_ns
+    seen = reduce(
+        Span.__or__, (Span(*span) for span in facts.system_spans.values()), Span(*facts.span)
+    )
+    is_told = facts.session_ns > 0 and seen.end > 0 and seen.start < facts.session_ns
     return Span(0, facts.session_ns) if is_told else events
 
 

@@ -305,6 +305,7 @@ def _rows_by_code(code: Ints) -> dict[int, Ints]:
 
 
 STEADY, WARM_UP, OUTLIER = STATES = ("", "warm-up", "outlier")
+STEADY_STATE = STATES.index(STEADY)
 MIN_STEPS = 4  # fewer steps are not judged
 DEVIATIONS = (
     5  # an unusual step is further from the median than this many median absolute deviations
@@ -377,9 +378,6 @@ def judge_steps(attributed: AttributedCapture, wall: Ints) -> tuple[Floats, np.n
         if len(length) >= MIN_STEPS:
             own[(own == STEADY_STATE) & (np.abs(length - median) > bound)] = STATES.index(OUTLIER)
     return change, texts(STATES)[state]
-
-
-STEADY_STATE = STATES.index(STEADY)
 
 
 def paces(table: pd.DataFrame) -> list[Pace]:

@@ -162,7 +162,7 @@ RULES = (
     Rule(
         "data-loading",
         "Training waits for data",
-        f"more than {MIN_LOADING:.0%} of the steps, or idle of the time from a GPU's first work to its last, go into data loading",
+        f"data loading takes more than {MIN_LOADING:.0%} of the steps, or leaves a GPU idle for more than that of the time from its first work to its last",
         "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last",
         "give DataLoader more workers (num_workers), pin_memory=True and prefetch_factor; decode and augment on the GPU",
         "the GPU's idle time while data is loaded",

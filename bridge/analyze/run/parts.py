@@ -280,8 +280,12 @@ def iteration_times(
 
 
 def intervals(number: Ints, time: Ints, counted: Flags) -> Ints:
-    """Return the times from each counted step to the next one by number, if both have a time."""
-    has_time = counted & (time != NEVER)
-    follows = has_time[:-1] & has_time[1:] & (np.diff(number) == 1)
+    """Return the times from each counted step to the next one by number, if both have a time.
+
+    Numbers may have a stride, as in ``Step 0 to 10``, ``Step 10 to 20``.
+    """
+    has_time, apart = counted & (time != NEVER), np.diff(number)
+    stride = np.gcd.reduce(apart) if len(apart) else 1
+    follows = has_time[:-1] & has_time[1:] & (apart == stride)
     result: Ints = np.diff(time)[follows]
     return result

@@ -14,7 +14,7 @@ from bridge.importers import frames
 from bridge.importers.capture import MAX_SPAN_NS, Capture, check_totals, total_ns
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 from bridge.join.adoption import with_autograd_work, with_guesses
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attribution import (
     INVALID_TIME,
     Activities,
@@ -138,6 +138,7 @@ T = TypeVar("T")
 Options = ParamSpec("Options")
 DEFAULT = AttributionOptions()
 KEY = ("report", "process", "correlation")
+NEVER_ISSUED = int(np.iinfo(np.int64).min)
 DIRECTIONS = FORWARD, BACKWARD, BOTH = ("forward", "backward", "both")
 
 
@@ -364,21 +365,35 @@ class AttributedCapture:
         return self.loops.why
 
     @cached_property
+    def issued(self) -> Ints:
+        """When the API call of each activity began, in ns; its own start in a process without calls of work.
+
+        It is `NEVER_ISSUED` for other work without a call: that was launched before the recording began.
+        """
+        activities, launch = self.capture.activities, self.attribution.launch
+        start = frames.ints(activities, "start")
+        issued: Ints = np.append(frames.ints(self.capture.launches, "start"), 0)[launch]
+        if not (launch == NONE).any():  # as in most captures
+            return issued
+        home, _ = number_groups(*(frames.ints(activities, c) for c in ("report", "process")))
+        has_calls = np.zeros(int(home.max()) + 1, bool)
+        has_calls[home[launch != NONE]] = True
+        return np.where(launch != NONE, issued, np.where(has_calls[home], NEVER_ISSUED, start))
+
+    @cached_property
     def activity_step(self) -> Ints:
-        """The step in which each activity was launched (without a launch: ran), or NONE."""
-        return self._launched_in(self.steps)
+        """The step in which each activity was issued, or NONE."""
+        return self._issued_in(self.steps)
 
     @cached_property
     def activity_iteration(self) -> Ints:
-        """The row of `iterations` in which each activity was launched or ran, or NONE."""
-        return self._launched_in(self.iterations)
+        """The row of `iterations` in which each activity was issued, or NONE."""
+        return self._issued_in(self.iterations)
 
-    def _launched_in(self, steps: Steps) -> Ints:
-        activities, launch = self.capture.activities, self.attribution.launch
-        issued = np.append(frames.ints(self.capture.launches, "start"), 0)[launch]
-        when = np.where(launch == NONE, frames.ints(activities, "start"), issued)
+    def _issued_in(self, steps: Steps) -> Ints:
+        activities = self.capture.activities
         report, process = (frames.ints(activities, c) for c in ("report", "process"))
-        return steps.at(report, process, when)
+        return steps.at(report, process, self.issued)
 
     @cached_property
     def listed(self) -> Flags:

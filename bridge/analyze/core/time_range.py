@@ -256,12 +256,8 @@ def _select_in_processes(
     windows = [Windows.of(of, *times[2:]) for of, times in zip(owner, chosen, strict=True)]
     both = reduce(Windows.__and__, windows)
     begins = [frames.ints(table, _begin(table)) for table in tables]
-    launch = attributed.attribution.launch
-    has_calls = np.zeros(1 + max((int(of.max(initial=0)) for of in owners), default=0), bool)
-    has_calls[owners[0][launch != NONE]] = True
-    begins[0] = np.where(launch == NONE, begins[0], np.append(begins[2], NONE)[launch])
+    begins[0] = attributed.issued
     rows = [both.meet(of, time, time) for of, time in zip(owners, begins, strict=True)]
-    rows[0] &= (launch != NONE) | ~has_calls[owners[0]]
     report, _, start, end = chosen[0]
     if len(chosen) > 1:
         report_of = np.zeros(1 + int(owner[0].max(initial=0)), np.int64)

@@ -135,7 +135,7 @@ def _spans(attributed: AttributedCapture) -> list[Interval]:
 
     A loop whose work runs on while the next one begins on the host ends there.
     """
-    steps, step, times = attributed.iterations, launch_steps(attributed), Times.of(attributed)
+    steps, step, times = attributed.iterations, attributed.activity_iteration, Times.of(attributed)
     has_step = step != NONE
     work_end = highest(step[has_step], times.work_end[has_step], len(steps), empty=NEVER)
     count = len(_iterations(attributed))
@@ -155,27 +155,6 @@ def _stretches(attributed: AttributedCapture) -> list[Interval]:
     first, last = np.array(spans, np.int64).reshape(-1, 2).T
     _, start, end = unions(np.zeros(len(first), np.int64), first, last)
     return list(zip(start.tolist(), end.tolist(), strict=True))
-
-
-def launch_steps(attributed: AttributedCapture) -> Ints:
-    """Return the row of `AttributedCapture.iterations` in which each activity was launched, or NONE.
-
-    It is NONE for work launched before the recording began, that is work without a launch in a
-    process whose other work in steps has launches. In other processes work belongs to the step in
-    which it ran.
-    """
-    steps, step, launch = (
-        attributed.iterations,
-        attributed.activity_iteration,
-        attributed.attribution.launch,
-    )
-    if not (launch == NONE).any():
-        return step
-    has_launch = np.append(np.zeros(len(steps), bool), False)
-    has_launch[step[(launch != NONE) & (step != NONE)]] = True
-    for first, last in steps.by_process():
-        has_launch[first:last] = has_launch[first:last].any()
-    return np.where((launch == NONE) & has_launch[step], NONE, step)
 
 
 # -- The GPU that bounds the run
@@ -244,7 +223,7 @@ def first_work(attributed: AttributedCapture) -> Ints:
     A loop without work on that GPU is timed on the one where it has most. Of several processes, only
     the one with most work on the GPU has times.
     """
-    steps, step = attributed.iterations, launch_steps(attributed)
+    steps, step = attributed.iterations, attributed.activity_iteration
     result = np.full(len(steps), NEVER)
     rows = np.flatnonzero(step != NONE)
     step, duration = step[rows], attributed.duration[rows]

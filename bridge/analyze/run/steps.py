@@ -22,7 +22,6 @@ from bridge.analyze.run.parts import (
     first_work,
     intervals,
     is_warm_up,
-    launch_steps,
 )
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
@@ -150,7 +149,7 @@ class Walls:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Walls:
         """Return the times of steps as the PyTorch plugin of TensorBoard defines them."""
-        steps, step = attributed.iterations, launch_steps(attributed)
+        steps, step = attributed.iterations, attributed.activity_iteration
         has_step = step != NONE
         work_end = highest(step[has_step], attributed.end[has_step], len(steps), empty=NEVER)
         end = np.maximum(steps.end, work_end)

@@ -48,10 +48,9 @@ def truth(
     work, selected = events.activities, intersection(times) if times else []
     chosen = [one for one in work if not times or belongs(one, selected, work)]
     rest = [one for one in work if not any(one is other for other in chosen)]
-    seen = work
     if window:
-        chosen, rest, seen = (
-            in_window(Events(activities=of), window).activities for of in (chosen, rest, work)
+        chosen, rest = (
+            in_window(Events(activities=of), window).activities for of in (chosen, rest)
         )
     part = window or whole
     if times:
@@ -64,7 +63,7 @@ def truth(
         own, others = ([one for one in of if one.gpu == gpu] for of in (chosen, rest))
         gpus[gpu] = states(own, others, part)
         exposed[gpu] = alone(own, [*own, *others], part)
-        users = {one.process for one in seen if one.gpu == gpu}
+        users = {one.process for one in work if one.gpu == gpu}  # in all of the run
         processes[gpu] = {
             user: states(
                 [one for one in own if one.process == user],

@@ -22,7 +22,7 @@ from bridge.analyze.run.account import (
 )
 from bridge.analyze.run.causes.gaps import WORDS, causes_of, gaps_in
 from bridge.analyze.run.host_time import KIND, NO_CALL, HostTime, host_time
-from bridge.analyze.run.parts import LoopPart, Parts, bounding_gpu, first_work, is_warm_up
+from bridge.analyze.run.parts import LoopPart, Parts, Times, bounding_gpu, first_work, is_warm_up
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -99,7 +99,7 @@ def _steady(attributed: AttributedCapture, loop: LoopPart | None, parts: Parts) 
     rows = np.flatnonzero((steps.loop == number) & ~is_warm_up(attributed))
     begun = first_work(attributed)[rows]
     begun = begun[begun >= loop.start]
-    start = int(begun.min()) if len(begun) else int(steps.start[rows].min())
+    start = int(begun.min() if len(begun) else Times.of(attributed).start[rows].min())
     return Span(start, loop.end), max(1, loop.count - loop.warm_up)
 
 
@@ -107,7 +107,8 @@ def _steady(attributed: AttributedCapture, loop: LoopPart | None, parts: Parts) 
 
 
 def _on_gpu(attributed: AttributedCapture, gpu: int, span: Span, count: int) -> Iterator[Cost]:
-    costs = [*_idle(attributed, gpu, span), *_work(attributed, gpu, span)]
+    own = RunClocks.of(attributed).in_report(span, Devices.of_report(attributed).report[gpu])
+    costs = [*_idle(attributed, gpu, own), *_work(attributed, gpu, own)]
     for cost in _largest(costs, span.length):
         yield replace(cost, time_ns=round(cost.time_ns / count))
 
@@ -163,8 +164,8 @@ WORD_OF_STATE = {
 
 
 def _of_host(attributed: AttributedCapture, parts: Sequence[Span]) -> Iterator[Cost]:
-    lasting = [part for part in parts if part.length]
-    whole = sum(span.length for span in RunClocks.of(attributed).whole.values())
+    lasting, clocks = [part for part in parts if part.length], RunClocks.of(attributed)
+    whole = sum(span.length for span in clocks.whole.values())
     if lasting:
         yield from _largest([*host_costs(host_time(attributed, lasting))], whole)
 

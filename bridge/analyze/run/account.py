@@ -177,9 +177,12 @@ class RunClocks:
 
     def part_of(self, report: int) -> Span:
         """Return the selected part of the run of a report, in its own times; (0, 0) of one without any event."""
-        part = self.part.get(int(self.clock[report]), Span(0, 0))
+        return self.in_report(self.part.get(int(self.clock[report]), Span(0, 0)), report)
+
+    def in_report(self, span: Span, report: int) -> Span:
+        """Return a time on the clock of a run in the times of one of its reports."""
         offset = int(self.offset[report])
-        return Span(part.start - offset, part.end - offset)
+        return Span(span.start - offset, span.end - offset)
 
 
 @once

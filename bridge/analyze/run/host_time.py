@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import ratio, sums, texts
-from bridge.analyze.run.account import Span, runs
+from bridge.analyze.run.account import RunClocks, Span, runs
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
 from bridge.analyze.run.parts import Parts
@@ -47,8 +48,7 @@ def by_part(attributed: AttributedCapture) -> pd.DataFrame:
     where reports have several clocks.
     """
     parts, found = Parts.of_run(attributed), runs(attributed)
-    is_one = len(found) == 1 and len(attributed.capture.facts) == 1
-    named = parts.by_name if parts else {"selected": (found[0].part,)} if is_one else {}
+    named = parts.by_name if parts else {"selected": (found[0].part,)} if len(found) == 1 else {}
     times = [(name, Span(*time)) for name, part in named.items() for time in part]
     lasting = sorted(((n, t) for n, t in times if t.length), key=lambda one: one[1])
     host = host_time(attributed, [time for _, time in lasting])
@@ -84,27 +84,38 @@ class Calls:
         return np.append(self.row, NONE)[_interval_at(time, self.start, self.end)]
 
 
+class MainThread(NamedTuple):
+    """The stack in the nesting of a thread, and its report; NONE and 0 for no thread."""
+
+    stack: int
+    report: int
+
+
 @once
-def main_stack(attributed: AttributedCapture) -> int:
-    """Return the stack of the thread that makes most CUDA calls, or without any has most ranges; NONE for none.
+def main_thread(attributed: AttributedCapture) -> MainThread:
+    """Return the thread that makes most CUDA calls, or without any has most ranges.
 
     Of threads with as many the one with the lower id counts.
     """
     calls, ranges = attributed.capture.launches, attributed.capture.ranges
-    stack, thread = attributed.attribution.stack, frames.ints(calls, "thread")
+    stack, table = attributed.attribution.stack, calls
+    rows = np.arange(len(calls))
     if not len(stack):
         nesting = attributed.attribution.nesting
-        stack, thread = nesting.stack, frames.ints(ranges, "thread")[nesting.range]
-    if not (stack != NONE).any():
-        return NONE
-    stack, thread = stack[stack != NONE], thread[stack != NONE]
+        stack, table, rows = nesting.stack, ranges, nesting.range
+    rows, stack = rows[stack != NONE], stack[stack != NONE]
+    if not len(stack):
+        return MainThread(NONE, 0)
     used, first, count = np.unique(stack, return_index=True, return_counts=True)
-    return int(used[np.lexsort((thread[first], -count))[0]])
+    thread = frames.ints(table, "thread")[rows[first]]
+    most = np.lexsort((thread, -count))[0]
+    return MainThread(int(used[most]), int(frames.ints(table, "report")[rows[first[most]]]))
 
 
 def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
-    """Return what the main thread did in parts of the run; they do not overlap, and are on the clock of its report."""
-    stack, nesting = main_stack(attributed), attributed.attribution.nesting
+    """Return what the main thread did in parts of the run; they do not overlap, and are on the clock of the run."""
+    (stack, report), nesting = main_thread(attributed), attributed.attribution.nesting
+    clocks = RunClocks.of(attributed)
     launches, system = attributed.capture.launches, attributed.capture.system_calls
     own = np.flatnonzero(nesting.stack == stack)
     api = _outer_calls(attributed.attribution.stack == stack, launches, call_ends(attributed))
@@ -112,7 +123,8 @@ def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
         stacks_of(attributed, system) == stack, system, frames.ints(system, "end")
     )
     of_libraries = _library_ranges(attributed, stack)
-    bounds = np.array(sorted(parts), np.int64).reshape(-1, 2)
+    own_times = sorted(clocks.in_report(part, report) for part in parts)
+    bounds = np.array(own_times, np.int64).reshape(-1, 2)
     times = [nesting.start[own], nesting.end[own]]
     times += [time for calls in (api, of_system, of_libraries) for time in (calls.start, calls.end)]
     edges = np.unique(np.concatenate([bounds.ravel(), *times]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest, sums
-from bridge.analyze.run.account import runs
+from bridge.analyze.run.account import RunClocks, runs
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import AttributedCapture, once
@@ -35,7 +35,7 @@ class LoopPart:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a run in ns on the report's clock; they add up to it.
+    """The parts of a run in ns on the clock of the run; they add up to it.
 
     ``start_up`` lies before the first iteration, or without any before the first device work.
     ``iterations`` are the times in which any of the ``loops`` runs, or without any the time from the
@@ -74,9 +74,9 @@ class Parts:
 
     @classmethod
     def of_run(cls, attributed: AttributedCapture) -> Parts | None:
-        """Return the parts of the run; None of several reports, of a selected part and of no timeline."""
+        """Return the parts of the run; None of several runs, of a selected part and of no timeline."""
         found = runs(attributed)
-        if len(found) != 1 or len(attributed.capture.facts) != 1 or found[0].is_part:
+        if len(found) != 1 or found[0].is_part:
             return None
         return cls.of(attributed, *found[0].whole)
 
@@ -104,19 +104,44 @@ def _iterations(attributed: AttributedCapture) -> tuple[Loop, ...]:
     return attributed.loops.iterations
 
 
+@dataclass(frozen=True)
+class Times:
+    """Start and end of each iteration, a row of `AttributedCapture.iterations`, and of each activity, in ns.
+
+    They are on the clock of the run.
+    """
+
+    start: Ints
+    end: Ints
+    work_start: Ints
+    work_end: Ints
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> Times:
+        """Return the times as recorded, with the offset of the clock of each report."""
+        steps, activities = attributed.iterations, attributed.capture.activities
+        offset = RunClocks.of(attributed).offset
+        of_step, of_work = offset[steps.report], offset[frames.ints(activities, "report")]
+        start = frames.ints(activities, "start")
+        if not offset.any():  # as in nearly every capture
+            return cls(steps.start, steps.end, start, attributed.end)
+        times = steps.start + of_step, steps.end + of_step
+        return cls(*times, start + of_work, attributed.end + of_work)
+
+
 @once
 def _spans(attributed: AttributedCapture) -> list[Interval]:
     """Return start and end of each loop of iterations: from its first instance to the end of all their work.
 
     A loop whose work runs on while the next one begins on the host ends there.
     """
-    steps, step = attributed.iterations, launch_steps(attributed)
+    steps, step, times = attributed.iterations, launch_steps(attributed), Times.of(attributed)
     has_step = step != NONE
-    work_end = highest(step[has_step], attributed.end[has_step], len(steps), empty=NEVER)
+    work_end = highest(step[has_step], times.work_end[has_step], len(steps), empty=NEVER)
     count = len(_iterations(attributed))
-    start = lowest(steps.loop, steps.start, count, empty=0)
-    host_end = highest(steps.loop, steps.end, count, empty=0)
-    end = highest(steps.loop, np.maximum(steps.end, work_end), count, empty=0)
+    start = lowest(steps.loop, times.start, count, empty=0)
+    host_end = highest(steps.loop, times.end, count, empty=0)
+    end = highest(steps.loop, np.maximum(times.end, work_end), count, empty=0)
     following = np.append(start[1:], np.iinfo(np.int64).max)
     end = np.where(host_end <= following, np.minimum(end, following), end)
     return list(zip(start.tolist(), end.tolist(), strict=True))
@@ -124,10 +149,9 @@ def _spans(attributed: AttributedCapture) -> list[Interval]:
 
 def _stretches(attributed: AttributedCapture) -> list[Interval]:
     """Return the times in which a loop of iterations runs, or any device work where there are none."""
-    spans = _spans(attributed)
-    activities = attributed.capture.activities
-    if not spans and len(activities):
-        spans = [(int(frames.ints(activities, "start").min()), int(attributed.end.max()))]
+    spans, times = _spans(attributed), Times.of(attributed)
+    if not spans and len(times.work_start):
+        spans = [(int(times.work_start.min()), int(times.work_end.max()))]
     first, last = np.array(spans, np.int64).reshape(-1, 2).T
     _, start, end = unions(np.zeros(len(first), np.int64), first, last)
     return list(zip(start.tolist(), end.tolist(), strict=True))
@@ -167,8 +191,8 @@ def bounding_gpu(attributed: AttributedCapture) -> int:
     stretches = np.array(_stretches(attributed), np.int64).reshape(-1, 2)
     if not len(devices.names) or not len(stretches):
         return NONE
-    start = frames.ints(attributed.capture.activities, "start")
-    gpu, first, last = unions(devices.gpu, start, attributed.end)
+    times = Times.of(attributed)
+    gpu, first, last = unions(devices.gpu, times.work_start, times.work_end)
     covered = _covered(stretches, last) - _covered(stretches, first)
     busy = sums(gpu, covered, len(devices.names))
     order = sorted(range(len(busy)), key=lambda one: (-int(busy[one]), devices.number[one], one))
@@ -213,7 +237,9 @@ class IterationTime:
 
 @once
 def first_work(attributed: AttributedCapture) -> Ints:
-    """Return when the first work of each iteration began on the GPU that bounds the run, in ns; `NEVER` for none.
+    """Return when the first work of each iteration began on the GPU that bounds the run; `NEVER` for none.
+
+    Times are in ns on the clock of the run.
 
     A loop without work on that GPU is timed on the one where it has most. Of several processes, only
     the one with most work on the GPU has times.
@@ -223,7 +249,7 @@ def first_work(attributed: AttributedCapture) -> Ints:
     rows = np.flatnonzero(step != NONE)
     step, duration = step[rows], attributed.duration[rows]
     gpu = Devices.of_report(attributed).gpu[rows]
-    start = frames.ints(attributed.capture.activities, "start")[rows]
+    start = Times.of(attributed).work_start[rows]
     home, loop = _homes(attributed)[step], steps.loop[step]
     for one in np.unique(loop).tolist():  # one iteration per loop
         on = (loop == one) & (gpu == bounding_gpu(attributed))

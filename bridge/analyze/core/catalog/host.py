@@ -320,7 +320,7 @@ PART = View(
     rows="run.host_time:by_part",
     sorted_by=("time_ns",),
     details=("system_calls",),
-    nothing="no run whose parts are known: several reports have no parts",
+    nothing="the reports have no common clock, so they have no parts in common",
     page="accuracy.md#parts-of-the-run",
 )
 

@@ -19,6 +19,8 @@ RATE = re.compile(
     rf"|\b(?:[a-z]+_)*{UNIT.format(2)}(?:_per_|/| per ){SECOND}['\"]?\s*[:=]\s*{NUMBER.format(2)}",
     re.IGNORECASE,
 )
+ANY_DIGIT = re.compile("[1-9]")  # a rate of 0 tells nothing
+LARGE = 1_000  # a number that has no digits behind its point
 DIGITS = 6  # of a number that is kept as it is printed
 
 
@@ -26,7 +28,7 @@ def rate_text(output: str) -> str:
     """Return the last rate that an output states, such as ``59.19 samples/s``; "" for none."""
     last = None
     for match in RATE.finditer(output[-TAIL:]):
-        last = match
+        last = match if ANY_DIGIT.search(match["number1"] or match["number2"]) else last
     if last is None:
         return ""
     form = "1" if last["number1"] else "2"
@@ -34,7 +36,7 @@ def rate_text(output: str) -> str:
 
 
 def _shortened(number: str) -> str:
-    """Return a number with at most four digits behind those that it has before its point, as it was printed else."""
+    """Return a long number with all of its digits before the point, or four digits in all."""
     if len(number) <= DIGITS or not number.replace(".", "", 1).isdigit():
         return number
-    return f"{float(number):.4g}"
+    return f"{float(number):.4g}" if float(number) < LARGE else f"{float(number):.0f}"

@@ -40,7 +40,7 @@ def account(name: str, busy: int, length: int, **states: int) -> GpuAccount:
 
 def run_of(length: int, *gpus: GpuAccount, part: Span | None = None, evidence: str = RANGES) -> Run:
     whole = Span(1_000, 1_000 + length)
-    return Run(whole, part or whole, gpus, evidence)
+    return Run(whole, part or whole, gpus, evidence, part is not None)
 
 
 def one_gpu(busy: int, length: int, *idle: IdleCause) -> Use:
@@ -208,7 +208,7 @@ def test_the_first_line_has_the_parts_of_the_run_in_order():
         ((loop(9, 200, host_ns=191),), "9 iterations of 200 ns"),
         ((loop(9, 200, 1, 20),), "9 iterations of 200 ns (1 of warm-up, 20 ns on the host)"),
         ((loop(5, 10), loop(1_000, 30)), "5 iterations of 10 ns, 1 000 iterations of 30 ns"),
-        ((*map(loop, (1, 2, 3, 4), (5, 6, 7, 8)),), "4 loops of 10 iterations"),
+        ((*map(loop, (1, 2, 3, 4), (5, 6, 7, 8)),), "10 iterations in 4 loops, each 8 ns"),
     ],
 )
 def test_loops_stand_between_start_up_and_end(loops, expected):
@@ -238,7 +238,7 @@ def test_a_run_that_began_before_its_first_call_says_so():
 
 
 def test_a_selection_is_a_part_of_a_run():
-    part = replace(RUN, part=Span(2_000, 12_000))
+    part = replace(RUN, part=Span(2_000, 12_000), is_part=True)
     assert scope(part) == "train.sqlite: 10.000 µs selected of a run of 1.000 ms."
     assert lines(summary_of(Use((part,))))[1].startswith(
         "GPU 0: busy <0.1 % of the selected time ("

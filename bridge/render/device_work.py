@@ -87,10 +87,14 @@ def unrecorded(found: Unrecorded) -> list[str]:
 def _shown_by(found: Unrecorded) -> str:
     if found.launches:
         name = clean(found.launch)
-        of = f" of {units.count(found.every)}" if found.launches < found.every else ""
+        if found.launches < found.every:
+            return (
+                f"of {units.count(found.every)} calls that launch work and returned success,"
+                f" {units.count(found.launches)} ({name}) left nothing in the report"
+            )
         return (
-            f"{units.count(found.launches)}{of} calls that launch work ({name}) returned success,"
-            " and the report holds nothing of it"
+            f"{units.count(found.launches)} calls that launch work ({name}) returned success,"
+            " and left nothing in the report"
         )
     first = found.ranges[0]
     calls = f"only {units.count(found.calls)} CUDA calls" if found.calls else "no CUDA calls"

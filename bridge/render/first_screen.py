@@ -62,7 +62,7 @@ FILL, CAUSE, SECOND, REMEDY, WHY = LEAST_TELLING = ("fill", "cause", "second", "
 
 
 def _lines(summary: Summary, without: Collection[str] = ()) -> list[str]:
-    use = replace(summary.use, idle=()) if CAUSE in without else summary.use
+    use = replace(summary.use, idle=()) if CAUSE in without and summary.costs else summary.use
     most = 1 if SECOND in without else None
     return [
         *_scope(summary),
@@ -137,8 +137,7 @@ def _part_texts(run: Run, summary: Summary) -> Iterator[str]:
 
 def _loop_texts(loops: Sequence[Iteration]) -> Iterator[str]:
     if len(loops) > MOST_LOOPS:
-        count = sum(loop.count for loop in loops)
-        yield f"{len(loops)} loops of {units.count(count)} iterations"
+        yield from _loops_by_name(loops)
         return
     for loop in loops:
         time = f" of {units.time(round(loop.iteration_ns))}" if loop.iteration_ns else ""
@@ -147,6 +146,24 @@ def _loop_texts(loops: Sequence[Iteration]) -> Iterator[str]:
         besides += [f"{units.time(round(loop.host_ns))} on the host"] if host_differs(loop) else []
         more = f" ({', '.join(besides)})" if besides else ""
         yield f"{units.count(loop.count)} {noun}{time}{more}"
+
+
+def _loops_by_name(loops: Sequence[Iteration]) -> Iterator[str]:
+    """Yield the iterations of all loops of a name together: ``12 iterations of train step * in 3 loops, of 10 ms``."""
+    names = dict.fromkeys(loop.loop for loop in loops)
+    by_name = [[loop for loop in loops if loop.loop == name] for name in names]
+    by_name.sort(key=lambda own: -sum(loop.count * loop.iteration_ns for loop in own))
+    for own in by_name[:MOST_LOOPS]:
+        count, several = (
+            sum(loop.count for loop in own),
+            f" in {len(own)} loops" if len(own) > 1 else "",
+        )
+        longest = max(own, key=lambda loop: loop.count * loop.iteration_ns)
+        time = f", each {units.time(round(longest.iteration_ns))}" if longest.iteration_ns else ""
+        name = f" of {clean(own[0].loop)}" if own[0].loop else ""
+        yield f"{units.count(count)} iterations{name}{several}{time}"
+    if len(by_name) > MOST_LOOPS:
+        yield f"{len(by_name) - MOST_LOOPS} more kinds of loops"
 
 
 def _no_iterations(summary: Summary) -> Iterator[str]:
@@ -229,7 +246,11 @@ def _states_text(gpus: Sequence[GpuAccount]) -> str:
     shares = {
         state: [gpu.states.get(state, 0) / max(1, gpu.length_ns) for gpu in gpus] for state in WORDS
     }
-    named = {state: of for state, of in shares.items() if max(of) >= MIN_PART or state == "idle"}
+    named = {
+        state: of
+        for state, of in shares.items()
+        if max(of) >= (0 if state == "idle" else MIN_PART) or (state == "compute" and max(of))
+    }
     return ", ".join(f"{WORDS[state]} {_between(of)}" for state, of in named.items())
 
 
@@ -255,7 +276,10 @@ def _cause_text(use: Use) -> str:
     op = use.places.get(cause.cause, "") if cause.cause in WITH_PLACE else ""
     place = f" (mainly in {clean(op)})" if op else ""
     part, time = units.percent(cause.idle_ns / use.idle_ns), units.time(cause.idle_ns)
-    return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
+    gpus = f" over {len(use.gpus)} GPUs" if len(use.gpus) > 1 else ""
+    return (
+        f"Largest cause of idleness: {cause.cause}{place}, {time}{gpus}, {part} of the idle time."
+    )
 
 
 MOST_RATES = 2

@@ -28,8 +28,9 @@ def headline(use: Use, ranges: int) -> list[str]:
 
 
 def for_page(summary: Summary) -> dict[str, Any]:
-    """Return the entries of the page: the first screen."""
-    return {"lines": first_screen.lines(summary)}
+    """Return the entries of the page: the first screen without commands."""
+    said = (line.partition("→ ")[0].rstrip() for line in first_screen.lines(summary))
+    return {"lines": [*filter(None, said)]}
 
 
 def _accounts(use: Use) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_a_report_of_ranges_alone_is_of_the_cpu(browser, tmp_path):
     report = made_reports.report(tmp_path / "cpu.sqlite", without="kernels copies fills graphs")
     page = browser.open(make(tmp_path / "cpu.html", report))
     assert browser.wrong == []
-    assert panels(page)[:5] == ["notes", "advice", "operators", "icicle", "timeline"]
+    assert panels(page)[:5] == ["notes", "summary", "advice", "operators", "icicle"]
     assert page.inner_text("#icicle h2") == "CPU time"
     assert "kernels" not in page.inner_text("#icicle .about")
     assert page.evaluate("() => page.table.getColumns().map(one => one.getField())") == [
@@ -116,7 +116,7 @@ def test_panels_without_data_are_absent(browser, page_of, corpus):
     assert kinds == table["kind"].tolist()
     assert page.inner_text("#accounted").endswith("activities on the GPU are attributed to ops.")
     assert panels(page) == [
-        "advice", "operators", "icicle", "critical", "timeline", "utilisation"
+        "summary", "advice", "operators", "icicle", "critical", "timeline", "utilisation"
     ]  # fmt: skip
     without = browser.open(page_of("cloverleaf-no-nvtx"))
     assert panels(without)[-1] == "notes"

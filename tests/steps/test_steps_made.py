@@ -67,6 +67,9 @@ def as_records(made, joined):
             host.append(Host("cpu", (one.report, one.process), one.start, one.end))
         if text.startswith(LOADS) and one.op and not one.phase:
             host.append(Host("dataloader", (one.report, one.process), one.start, one.end))
+    calling = {one.home for one in work if one.launched}
+    # What has no launch, where other work of the process has one, was launched before all that is recorded.
+    work = [w if w.launched or w.home not in calling else replace(w, step=-1) for w in work]
     return found, work, host
 
 

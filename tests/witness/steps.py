@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 ROLES = "kernel memcpy memset communication runtime dataloader cpu other".split()
@@ -22,7 +22,7 @@ class Step:
 class Work:
     """What ran on a device: its role, its process, when, and the step that it was launched in (or -1).
 
-    What has no launch is of the step that it ran in.
+    What has no launch is of no step; in a process without launches of the step that it ran in.
     """
 
     role: str
@@ -46,11 +46,6 @@ class Host:
 def walls(steps: list[Step], work: list[Work]) -> list[tuple[int, int, int]]:
     """Return when the step before ended, and start and end, of each; steps come by process and time."""
     found: list[tuple[int, int, int]] = []
-    calling = {one.home for one in work if one.launched and one.step >= 0}
-    # What has no launch, where other work has one, was launched before all that is recorded.
-    work = [
-        one if one.launched or one.home not in calling else replace(one, step=-1) for one in work
-    ]
     for nth, step in enumerate(steps):
         first = not nth or steps[nth - 1].home != step.home
         own = [one for one in work if one.step == nth]

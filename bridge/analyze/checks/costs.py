@@ -21,7 +21,7 @@ from bridge.analyze.run.account import (
     states_of_work,
 )
 from bridge.analyze.run.causes.gaps import WORDS, causes_of, gaps_in
-from bridge.analyze.run.host_time import KIND, NO_CALL, HostTime, host_time
+from bridge.analyze.run.host_time import ENDED, KIND, NO_CALL, NOT_BEGUN, HostTime, host_time
 from bridge.analyze.run.parts import LoopPart, Parts, Times, bounding_gpu, first_work, is_warm_up
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -117,7 +117,8 @@ def _idle(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]
     """Yield the causes of the idle time of a GPU within a span, with the op that has most of each."""
     causes = causes_of(attributed, gaps_in(attributed, gpu, span))
     names = [*folded_ops(attributed.ops), ""]
-    for cause in np.unique(causes.cause).tolist():
+    known = causes.cause[causes.cause != WORDS.index("unknown")]
+    for cause in np.unique(known).tolist():
         rows = np.flatnonzero(causes.cause == cause)
         time = int(causes.length[rows].sum())
         op, used = number_groups(causes.op[rows])
@@ -188,8 +189,10 @@ def host_costs(host: HostTime) -> Iterator[Cost]:
 
 def _calls(host: HostTime, rows: Ints) -> Iterator[Cost]:
     """Yield the time of some rows by call, and outside of calls."""
-    names = [*host.calls, NO_RANGE]
-    code = np.where(host.kind[rows] == KIND[NO_CALL], NONE, host.call[rows])
+    states = [f"the {name}" for name in (NOT_BEGUN, ENDED)]
+    names, kind = [*host.calls, *states, NO_RANGE], host.kind[rows]
+    code = np.where(kind == KIND[NO_CALL], NONE, host.call[rows])
+    code = np.where(kind >= KIND[NOT_BEGUN], len(host.calls) + kind - KIND[NOT_BEGUN], code)
     group, first = number_groups(code)
     for row, time in zip(
         first.tolist(), sums(group, host.time[rows], len(first)).tolist(), strict=True

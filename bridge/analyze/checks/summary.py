@@ -126,6 +126,7 @@ class Summary:
         if is_judged:
             advised = advised or advise(attributed)
         accounted, parts = attributed.accounted, Parts.of_run(attributed)
+        has_costs = parts is not None and not hides_causes(failures(attributed))
         return cls(
             use=_use(attributed),
             iterations=_iterations(attributed),
@@ -142,7 +143,7 @@ class Summary:
             source=attributed.capture.source,
             profiler=_profiler(attributed),
             parts=parts.lengths if parts else {},
-            costs=Costs.of(attributed, parts) if parts else None,
+            costs=Costs.of(attributed, parts) if parts and has_costs else None,
             filled=_filled(attributed),
             failures=failures(attributed),
             rates=rates(attributed.capture),

@@ -97,24 +97,20 @@ class GpuAccount:
 class Run:
     """A run from its first event to its last, and the account of its GPUs; ns on the clock of the first report.
 
-    The account is of ``part``, the span of what is selected, or all of the run. ``evidence`` is the kind of events,
-    of `EVIDENCE`, that tells most of when the run began: with `CALLS` it begins with the first CUDA call.
+    The account is of ``part``, the span of what is selected if ``is_part``, or all of the run. ``evidence`` is the
+    kind of events, of `EVIDENCE`, that tells most of when the run began: with `CALLS` that is the first CUDA call.
     """
 
     whole: Span
     part: Span
     gpus: tuple[GpuAccount, ...]
     evidence: str = CALLS
+    is_part: bool = False
 
     @property
     def length_ns(self) -> int:
         """The length of the run in ns."""
         return self.whole.length
-
-    @property
-    def is_part(self) -> bool:
-        """Whether the account is of a part of the run."""
-        return self.part != self.whole
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -128,6 +124,7 @@ class Run:
             Span(*values["part"]),
             tuple(GpuAccount(**gpu) for gpu in gpus),
             values["evidence"],
+            values.get("is_part", False),
         )
 
 
@@ -144,7 +141,9 @@ def runs(attributed: AttributedCapture) -> tuple[Run, ...]:
     devices = Devices.of_report(attributed)
     for clock, whole in clocks.whole.items():
         gpus = [a for gpu, a in by_gpu.items() if clocks.clock[devices.report[gpu]] == clock]
-        result.append(Run(whole, clocks.part[clock], in_order(gpus), clocks.evidence[clock]))
+        is_part = attributed.selection is not None
+        account = whole, clocks.part[clock], in_order(gpus), clocks.evidence[clock]
+        result.append(Run(*account, is_part))
     return tuple(result)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import ratio, sums, texts
-from bridge.analyze.run.account import RunClocks, Span, runs
+from bridge.analyze.run.account import RunClocks, Span, runs, spans_of_processes
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
 from bridge.analyze.run.parts import Parts
@@ -18,7 +18,10 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
 
-NO_CALL, CUDA, SYSTEM = KINDS = ("", "CUDA call", "OS call")  # in which the host was
+# In which call the host was, or that its process had not begun, or had ended.
+NO_CALL, CUDA, SYSTEM, NOT_BEGUN, ENDED = KINDS = (
+    *("", "CUDA call", "OS call", "process has not begun", "process has ended"),
+)
 KIND = {name: number for number, name in enumerate(KINDS)}
 
 
@@ -85,10 +88,11 @@ class Calls:
 
 
 class MainThread(NamedTuple):
-    """The stack in the nesting of a thread, and its report; NONE and 0 for no thread."""
+    """The stack in the nesting of a thread, its report and its process; NONE, 0 and NONE for no thread."""
 
     stack: int
     report: int
+    process: int
 
 
 @once
@@ -105,16 +109,18 @@ def main_thread(attributed: AttributedCapture) -> MainThread:
         stack, table, rows = nesting.stack, ranges, nesting.range
     rows, stack = rows[stack != NONE], stack[stack != NONE]
     if not len(stack):
-        return MainThread(NONE, 0)
+        return MainThread(NONE, 0, NONE)
     used, first, count = np.unique(stack, return_index=True, return_counts=True)
     thread = frames.ints(table, "thread")[rows[first]]
     most = np.lexsort((thread, -count))[0]
-    return MainThread(int(used[most]), int(frames.ints(table, "report")[rows[first[most]]]))
+    row = rows[first[most]]
+    report, process = (int(frames.ints(table, column)[row]) for column in ("report", "process"))
+    return MainThread(int(used[most]), report, process)
 
 
 def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
     """Return what the main thread did in parts of the run; they do not overlap, and are on the clock of the run."""
-    (stack, report), nesting = main_thread(attributed), attributed.attribution.nesting
+    (stack, report, _), nesting = main_thread(attributed), attributed.attribution.nesting
     clocks = RunClocks.of(attributed)
     launches, system = attributed.capture.launches, attributed.capture.system_calls
     own = np.flatnonzero(nesting.stack == stack)
@@ -136,7 +142,12 @@ def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
     api_names, system_names = launches["name"].cat.categories, system["name"].cat.categories
     of_api = np.append(frames.codes(launches["name"]), NONE)[in_api]
     of_os = np.append(frames.codes(system["name"]) + len(api_names), NONE)[in_system]
-    kind = np.select([in_api != NONE, in_system != NONE], [KIND[CUDA], KIND[SYSTEM]], KIND[NO_CALL])
+    alive = _lifetime(attributed, report)
+    kind = np.select(
+        [in_api != NONE, in_system != NONE, begin < alive.start, begin >= alive.end],
+        [KIND[CUDA], KIND[SYSTEM], KIND[NOT_BEGUN], KIND[ENDED]],
+        KIND[NO_CALL],
+    )
     call = np.where(in_api != NONE, of_api, of_os)
     group, first = number_groups(part, in_range, kind, call)
     return HostTime(
@@ -148,6 +159,15 @@ def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
         (*attributed.ops, *attributed.capture.ranges["name"].cat.categories),
         (*api_names, *system_names),
     )
+
+
+def _lifetime(attributed: AttributedCapture, report: int) -> Span:
+    """Return the time from the first event to the last of the process of the main thread."""
+    process = main_thread(attributed).process
+    spans = spans_of_processes(attributed.capture, report)
+    alive = spans.get(process, Span(0, 0))
+    of_system = attributed.capture.facts[report].system_spans.get(process)
+    return alive | Span(*of_system) if of_system else alive
 
 
 def _range_at(attributed: AttributedCapture, stack: int, time: Ints, of_libraries: Calls) -> Ints:

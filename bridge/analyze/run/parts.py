@@ -287,10 +287,11 @@ def iteration_times(
 def intervals(number: Ints, time: Ints, counted: Flags) -> Ints:
     """Return the times from each counted step to the next one by number, if both have a time.
 
-    Numbers may have a stride, as in ``Step 0 to 10``, ``Step 10 to 20``.
+    The next one is as far away as most are: numbers have a stride in ``Step 0 to 10``, ``Step 10 to 20``.
     """
     has_time, apart = counted & (time != NEVER), np.diff(number)
-    stride = np.gcd.reduce(apart) if len(apart) else 1
-    follows = has_time[:-1] & has_time[1:] & (apart == stride)
+    distances, times = np.unique(apart, return_counts=True)
+    usual = distances[np.argmax(times)] if len(times) else 1
+    follows = has_time[:-1] & has_time[1:] & (apart == usual)
     result: Ints = np.diff(time)[follows]
     return result

@@ -45,7 +45,7 @@ MIN_SHORT = 0.5  # of the kernels
 
 def low_use(evidence: Evidence) -> Finding | None:
     """Find GPUs that are busy less than half of the run."""
-    low = evidence.gpus[evidence.gpus["busy_share"] < MIN_BUSY]
+    low = evidence.gpus[evidence.gpus["idle_ns"] > (1 - MIN_BUSY) * evidence.gpus["run_ns"]]
     if low.empty:
         return None
     table = low.sort_values("busy_share", ignore_index=True, kind="stable")

@@ -121,8 +121,9 @@ def paid_once(evidence: Evidence) -> Finding | None:
     attributed = evidence.attributed
     clocks = RunClocks.of(attributed)
     rows = np.flatnonzero(evidence.counted)
-    if len(clocks.whole) != 1 or len(evidence.capture.facts) != 1 or not len(rows):
-        return None
+    is_one = len(clocks.whole) == len(evidence.capture.facts) == 1
+    if not is_one or not len(rows) or attributed.selection is not None:
+        return None  # before selected work other work may run
     start = frames.ints(evidence.capture.activities, "start")[rows]
     run, first, last = clocks.part_of(0), int(start.min()), int(attributed.end[rows].max())
     parts = [part for part in (Span(run.start, first), Span(last, run.end)) if part.length > 0]
@@ -164,7 +165,7 @@ RULES = (
     ),
     Rule(
         PAID_ONCE,
-        "Paid once: before the first work of a GPU and behind the last",
+        "The GPU has no work yet, or no more",
         f"the time before the first work of a GPU and behind the last, without loading of data, is more than {MIN_START_UP:.0%} of the run",
         "{time_ns}, {run_share} of the run, pass before the first work of a GPU and behind the last; most of it: {cause}, {cause_ns}",
         "profile this host code (nsys profile --sample=process-tree, py-spy); keep what it makes in a cache; a longer run pays it once, too",

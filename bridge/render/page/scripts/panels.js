@@ -7,6 +7,15 @@ function place(id, title, about, part, side) {
   else panel(id, title, about, make("div", { class: side ? "parts two" : "parts" }, named));
 }
 
+// What `bridge summary` says first: the run and its parts, what failed, what each GPU did, what the run pays for.
+
+function drawSummary(reports) {
+  const said = reports.flatMap((report, at) => (report.summary?.lines ?? []).map((line) => [reports.length > 1 ? "AB"[at] : null, line]));
+  if (!said.length) return;
+  panel("summary", "Summary", "The run, what its GPUs did, what it pays for.", make("ul", {}, ...said.map(([side, line]) =>
+    make("li", {}, side ? make("span", { class: "side" }, side) : null, line))));
+}
+
 function drawNotes(reports) {
   const notes = reports.flatMap((report, at) => report.notes.map((note) => [reports.length > 1 ? "AB"[at] : null, note]));
   if (!notes.length) return;

@@ -44,6 +44,7 @@ async function start() {
   const noWork = reports.every((report) => !report.figures.totals.activities);
   if (noWork) drawNotes(reports); // they say why, so they come first
   drawFigures(reports);
+  drawSummary(reports);
   drawAdvice(reports);
   drawAccounting(reports);
   await loadLibraries();

@@ -612,9 +612,7 @@ def test_two_reports_side_by_side(browser, page_of, corpus):
     states = {row["op"]: row["state"] for row in printed["rows"]}
     assert {row["name"]: row["state"] for row in held} == states
     assert {"new", "vanished", "same"} <= set(states.values())  # without iterations no row has a trend
-    intervals = {row["name"]: row["interval"] for row in held}
-    assert intervals["nccl:all_to_all"] == "-38 … +133 %"
-    assert intervals["aten::addmm"] == "+1.6 … +2.0 %"
+    assert {row["interval"] for row in held} == {None}
 
 
 @pytest.mark.slow

@@ -106,6 +106,11 @@ class Evidence:
         """The longest span of a GPU, from its first counted work to its last."""
         return int(self.gpus["span_ns"].max()) if len(self.gpus) else 0
 
+    def span_of(self, gpu: int) -> int:
+        """Return the span of a GPU, by its number in `Devices`, from its first counted work to its last in ns."""
+        of_gpu = self.gpus.loc[self.gpus["device"] == self.devices.names[gpu], "span_ns"]
+        return int(of_gpu.max()) if len(of_gpu) else 0
+
     @cached_property
     def wall_ns(self) -> int:
         """Length of the run, or of its selected part; of several runs the longest.

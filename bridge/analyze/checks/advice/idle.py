@@ -186,8 +186,10 @@ def host_bound(evidence: Evidence) -> Finding | None:
     idle = evidence.idle
     is_selected = np.isin(idle.cause, HOST_CAUSES) & (idle.gaps.length[idle.gap] > MAX_LAUNCH_NS)
     length, gap = idle.length[is_selected], idle.gap[is_selected]
-    total = int(sums(idle.gaps.device[gap], length, len(idle.gaps.devices)).max(initial=0))
-    if total <= HOST_SHARE * evidence.span_ns:
+    by_gpu = sums(idle.gaps.device[gap], length, len(idle.gaps.devices))
+    worst = int(np.argmax(by_gpu)) if len(by_gpu) else 0
+    total, span = int(by_gpu.max(initial=0)), evidence.span_of(worst) if len(by_gpu) else 0
+    if not total or total <= HOST_SHARE * evidence.span_ns:
         return None
     table = rule.group_rows(
         {
@@ -203,9 +205,9 @@ def host_bound(evidence: Evidence) -> Finding | None:
     if call := _main_system_call(evidence, is_selected):
         cause, is_named = f"{cause}, in {call} of the operating system", True
     figures = {
-        "gaps": len(np.unique(gap)),
+        "gaps": len(np.unique(gap[idle.gaps.device[gap] == worst])),
         "idle_ns": total,
-        "idle_share": total / evidence.span_ns,
+        "idle_share": total / max(1, span),
         "cause": cause,
     }
     return Finding(figures, table, total, lost=lost, is_named=is_named)

@@ -222,7 +222,12 @@ SOURCE = View(
             "file:line, of native code the module, or why there is no line",
         ),
         Column(
-            "kind", "found by", NAME, "frame of python, native frame, or place of an op", quiet=True
+            "kind",
+            "found by",
+            NAME,
+            "frame of python, native frame, or place of an op",
+            quiet=True,
+            optional=True,
         ),
         Column("ops", "ops", COUNT, "distinct ops that own the work", optional=True),
         Column("activities", "activities", COUNT, "activities that the calls issued", **HIDDEN),
@@ -312,10 +317,17 @@ PART = View(
             "range", "range", NAME, "innermost range of the thread that calls CUDA most", quiet=True
         ),
         Column("call", "call", NAME, "outermost call of that thread", quiet=True),
-        Column("kind", "kind", NAME, "whether that is a CUDA call or an OS call", quiet=True),
+        Column(
+            "kind",
+            "kind",
+            NAME,
+            "whether that is a CUDA call or an OS call",
+            quiet=True,
+            optional=True,
+        ),
         Column("time_ns", "time", NS, "time; all rows add up to the run", bar=True),
         Column("share", "of part", SHARE, "part of the time of the part"),
-        Column("run_share", "of run", SHARE, "part of the time of the run"),
+        Column("run_share", "of run", SHARE, "part of the time of the run", optional=True),
     ),
     rows="run.host_time:by_part",
     sorted_by=("time_ns",),

@@ -342,12 +342,16 @@ LOOP = View(
         Column(
             "kind", "kind", NAME, "iterations, epochs, parts of an iteration or of a pass, other"
         ),
-        Column("found_by", "found by", NAME, "how the loop was found"),
+        Column("found_by", "found by", NAME, "how the loop was found", optional=True),
         Column("pids", "pids", NAME, "processes that run it"),
         Column("count", "count", COUNT, "instances, warm-up included"),
-        Column("warm_up", "warm-up", COUNT, "instances that are warm-up"),
+        Column("warm_up", "warm-up", COUNT, "instances that are warm-up", optional=True),
         Column(
-            "cut", "cut", NAME, "instances that the capture holds in part: before, after, or both"
+            "cut",
+            "cut",
+            NAME,
+            "instances that the capture holds in part: before, after, or both",
+            optional=True,
         ),
         Column("median_ns", "median", NS, "time from an instance to the next one, without warm-up"),
         Column("host_median_ns", "on the host", NS, "the same on the host", **HIDDEN),

@@ -182,12 +182,13 @@ class Report:
         steps: tuple[int, int] | None = None,
         range_name: str | None = None,
     ) -> Report:
-        """Return a report of the events that began in a part of the time, and their work.
+        """Return a report of a part of the time.
 
-        The part is the time from ``first_ns`` to ``last_ns`` since the first event, by the start of
-        each event; the ``steps`` from one number to another, both included; or the time in which
-        ranges of a name or op (with ``*`` and ``?``) were open in the event's process. Raises
-        ValueError with a message for the user if there is no such step or range.
+        The part is the time from ``first_ns`` to ``last_ns`` since the first event: what began then on the
+        host, and the work that ran then on devices, cut at both ends. Or it is the ``steps`` from one number to
+        another, both included, or the time in which ranges of a name or op (with ``*`` and ``?``) were open in
+        the event's process: what began then on the host, and the work that was launched then. Raises ValueError
+        with a message for the user if there is no such step or range.
         """
         from bridge.analyze.core import time_range  # most tables are of the whole report
 

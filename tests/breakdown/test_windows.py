@@ -44,7 +44,7 @@ def loaded(path: Path) -> Report:
 
 @cache
 def parts_of(path: Path, cut: int) -> tuple[Report, Report]:
-    """Return what began before and what began after some time since the first event."""
+    """Return what began or ran before and what began or ran after some time since the first event."""
     return loaded(path).within(last_ns=cut), loaded(path).within(first_ns=cut)
 
 
@@ -56,15 +56,43 @@ def figures(joined: Report, view: str) -> Counter[tuple[object, ...]]:
     return Counter({(key, c): n for key, row in rows.items() for c, n in row.items() if n})
 
 
+CLASSES = {"gemm_kernel": "gemm"}  # of the kernels that run at a cut
+
+
+def work_at(joined: Report, cut: int) -> pd.DataFrame:
+    """Return the work that began before the cut and ended after it."""
+    at = joined.capture.facts[0].span[0] + cut
+    work = joined.capture.activities.assign(op=joined.op_kernels["op"])
+    return work[(work["start"] < at) & (at < work["end"])]
+
+
+def counted_twice(joined: Report, view: str, cut: int) -> Counter[tuple[object, ...]]:
+    """Return the counts of the work at a cut, by row and column: it is cut, and so in both parts."""
+    result: Counter[tuple[object, ...]] = Counter()
+    for row in work_at(joined, cut).itertuples():
+        has_op, is_kernel = row.op == row.op, row.kind == "kernel"
+        if view == "kind":
+            result[CLASSES[row.name] if is_kernel else row.kind, "count"] += 1
+        if view == "op" and has_op:
+            result[row.op, f"{row.kind}s"] += 1
+        if view == "kernel" and is_kernel:
+            result[row.name, "count"] += 1
+        if view == "op-kernel" and is_kernel and has_op:
+            result[(row.op, row.name), "count"] += 1
+    return result
+
+
 @pytest.mark.parametrize("view", sorted(ADDING))
 @pytest.mark.parametrize("cut", [0, 1, 1_000, 1_215, 2_100, 10**9])
 def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, four_steps: Path) -> None:
     joined, parts = loaded(four_steps), parts_of(four_steps, cut)
-    whole = figures(joined, view)
+    whole = figures(joined, view) + counted_twice(joined, view, cut)
     if view == "wait":  # these have no call in the report, and so no time
         del whole[("(no op)", "event_record"), "count"]
     assert figures(parts[0], view) + figures(parts[1], view) == whole
-    assert sum(part.totals["activities"] for part in parts) == joined.totals["activities"]
+    twice = len(work_at(joined, cut))
+    assert twice == (2 if cut == 1_215 else 0)
+    assert sum(part.totals["activities"] for part in parts) == joined.totals["activities"] + twice
     assert sum(part.totals["gpu_ns"] for part in parts) == joined.totals["gpu_ns"]
 
 
@@ -73,8 +101,11 @@ def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, four_steps: Pa
 def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
     joined = loaded(path)
     first, last = joined.capture.facts[0].span
-    parts = parts_of(path, (last - first) // 3)
-    assert figures(parts[0], view) + figures(parts[1], view) == figures(joined, view)
+    cut = (last - first) // 3
+    parts = parts_of(path, cut)
+    whole = figures(joined, view) + counted_twice(joined, view, cut)
+    assert figures(parts[0], view) + figures(parts[1], view) == whole
+    assert sum(part.totals["gpu_ns"] for part in parts) == joined.totals["gpu_ns"]
     assert 0 < parts[0].totals["activities"] < joined.totals["activities"]
 
 

@@ -212,7 +212,8 @@ def select_by_clock(
         report, start = frames.ints(rows, "report"), frames.ints(rows, _begin(rows))
         if table == "activities":
             return windows.meet(report, start, attributed.end)
-        return windows.meet(report, start, start)
+        in_window = windows.meet(report, start, start)
+        return in_window & _has_time(rows) if table == "waits" else in_window
 
     rows = {table: is_selected(table) for table in TABLES}
     return RowSelection.of(rows, windows.start, windows.end, is_window=True)
@@ -267,6 +268,13 @@ def _select_in_processes(
     first = lowest(report, start, reports, empty=limits.max)
     last = highest(report, np.maximum(start, end), reports, empty=limits.min)
     return RowSelection.of(dict(zip(TABLES, rows, strict=True)), first, last)
+
+
+def _has_time(waits: pd.DataFrame) -> Flags:
+    """Return which waits have a time. Records of events without a call have none, and so are in no window."""
+    is_record = frames.is_kind(waits, "event_record")
+    has_time: Flags = ~is_record | (frames.ints(waits, "start") != frames.MISSING)
+    return has_time
 
 
 def _begin(table: pd.DataFrame) -> str:

@@ -199,8 +199,12 @@ def _call_times(groups: CallGroups) -> Columns:
 
 
 def _launched(groups: CallGroups) -> Columns:
-    """Count and sum the activities that the calls launched, whenever they ran."""
+    """Count and sum the activities that the calls launched, whenever they ran.
+
+    A window chooses calls by their begin: their work counts as a whole, not only what ran in the window.
+    """
     attributed = groups.attributed
+    duration = (attributed.unselected or attributed).duration
     group = np.full(len(attributed.capture.launches) + 1, NONE)
     group[groups.rows] = groups.group
     activity_group = group[attributed.attribution.launch]
@@ -208,7 +212,7 @@ def _launched(groups: CallGroups) -> Columns:
     launched_group = activity_group[rows]
     return {
         "activities": counts(launched_group, groups.count),
-        "gpu_ns": sums(launched_group, attributed.duration[rows], groups.count),
+        "gpu_ns": sums(launched_group, duration[rows], groups.count),
     }
 
 

@@ -99,12 +99,12 @@ def test_work_belongs_to_the_step_open_at_its_launch(program, spans):
     steps, profile = joined.steps, made.profile()
     rows = steps.range.tolist()
     for row, activity in enumerate(made.activities):
-        call = int(joined.attribution.launch[row])
-        when = activity.start if call < 0 else profile.calls[call].start
+        when = profile.issued(row)
         around = [
             nth
             for nth, at in enumerate(rows)
-            if (made.ranges[at].report, made.ranges[at].process)
+            if when is not None
+            and (made.ranges[at].report, made.ranges[at].process)
             == (activity.report, activity.process)
             and made.ranges[at].start <= when < made.ranges[at].end
         ]

@@ -189,6 +189,22 @@ class Profile:
         stack = self.stack(self.ranges, call.report, call.thread, call.start)
         return Ownership(launch, stack, "" if stack else "no_range")
 
+    def issued(self, row: int) -> int | None:
+        """Return when an activity was issued: when its call began; by its own start where its process issues by no call.
+
+        None for other work without a call: that was issued before the records begin.
+        """
+        one, launch = self.activities[row], self.found[row].launch
+        if launch != -1:
+            return self.calls[launch].start
+        return None if (one.report, one.process) in self.with_calls else one.start
+
+    @cached_property
+    def with_calls(self) -> set[tuple[int, int]]:
+        """The processes that have a call of some work."""
+        pairs = zip(self.activities, self.found, strict=True)
+        return {(one.report, one.process) for one, found in pairs if found.launch != -1}
+
     def time(self, row: int) -> int:
         one = self.activities[row]
         return one.end - one.start if is_valid(one) else 0

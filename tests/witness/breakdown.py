@@ -42,6 +42,7 @@ class Event:
     range: int = -1  # the innermost; that of no length is on no stack, not even its own
     call: int = -1
     activity: int = -1
+    issued: int | None = None  # when work was issued, if that is not `time`; -1 is before the records begin
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ class TrueStacks:
         called = {names[step.range] for step in self.steps}
         return {row for row, name in enumerate(names) if name in called}
 
-    def step_at(self, one, instant: int) -> list[tuple[str, str]]:
+    def step_at(self, one, instant: int | None) -> list[tuple[str, str]]:
+        if instant is None:  # of no step
+            return []
         here = [
             step.number
             for step in self.steps
@@ -57,9 +59,7 @@ class TrueStacks:
         for row, (one, found) in enumerate(
             zip(self.profile.activities, self.profile.found, strict=True)
         ):
-            calls, launch = self.profile.calls, found.launch
-            instant = one.start if launch == -1 else calls[launch].start
-            path = self.path(self.step_at(one, instant), found.stack)
+            path = self.path(self.step_at(one, self.profile.issued(row)), found.stack)
             path += (("reason", found.reason),) if found.reason else ()
             path += (("kernel", one.name),) if self.by_kernel else ()
             times[path] += self.profile.time(row)

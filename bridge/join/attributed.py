@@ -370,7 +370,8 @@ class AttributedCapture:
 
         It is `NEVER_ISSUED` for other work without a call: that was launched before the recording began.
         """
-        activities, launch = self.capture.activities, self.attribution.launch
+        whole = self.unselected or self  # a window cuts the work of `capture`
+        activities, launch = whole.capture.activities, self.attribution.launch
         start = frames.ints(activities, "start")
         issued: Ints = np.append(frames.ints(self.capture.launches, "start"), 0)[launch]
         if not (launch == NONE).any():  # as in most captures

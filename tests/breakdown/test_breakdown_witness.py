@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -209,36 +210,43 @@ def everything(truth) -> Counted:
 
 
 def by_clock(truth: TrainingProfile, base: int, first: int | None, last: int | None) -> Counted:
-    """Choose what began then, counted from the first event."""
-    rows = (truth.profile.ranges, truth.profile.calls, truth.profile.activities)
+    """Choose what began then on the host and what ran then on devices, counted from the first event."""
+    profile = truth.profile
+    start, end = (-inf if first is None else base + first), (inf if last is None else base + last)
 
     def began(one) -> bool:
-        at = one.start - base
-        return (first is None or at >= first) and (last is None or at < last)
+        return start <= one.start < end
 
-    return Counted(*(frozenset(n for n, one in enumerate(of) if began(one)) for of in rows))
+    def ran(row: int) -> bool:
+        begin = profile.activities[row].start
+        return begin < end and (begin + profile.time(row) > start or begin >= start)
+
+    return Counted(
+        *(
+            frozenset(n for n, one in enumerate(of) if began(one))
+            for of in (profile.ranges, profile.calls)
+        ),
+        frozenset(filter(ran, range(len(profile.activities)))),
+        window=(start, end),
+    )
 
 
 def on_host(truth: TrainingProfile, windows) -> Counted:
     """Choose what began in times of processes: (report, process, start, end)."""
     profile = truth.profile
 
-    def began(one, time: int) -> bool:
-        return any(
+    def began(one, time: int | None) -> bool:
+        return time is not None and any(
             (one.report, one.process) == (report, process) and start <= time < end
             for report, process, start, end in windows
         )
 
-    launched = [
-        one.start if found.launch == -1 else profile.calls[found.launch].start
-        for one, found in zip(profile.activities, profile.found, strict=True)
-    ]
     return Counted(
         *(
             frozenset(n for n, one in enumerate(of) if began(one, one.start))
             for of in (profile.ranges, profile.calls)
         ),
-        frozenset(n for n, one in enumerate(profile.activities) if began(one, launched[n])),
+        frozenset(n for n, one in enumerate(profile.activities) if began(one, profile.issued(n))),
     )
 
 

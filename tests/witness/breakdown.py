@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from statistics import mean
 
 from witness.attribution import quantile, union
@@ -42,7 +43,6 @@ class Event:
     range: int = -1  # the innermost; that of no length is on no stack, not even its own
     call: int = -1
     activity: int = -1
-    issued: int | None = None  # when work was issued, if that is not `time`; -1 is before the records begin
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,13 @@ class Details:
 
 @dataclass(frozen=True)
 class Counted:
-    """What is counted: the rows that began in some time, of one direction or of both."""
+    """What is counted: the rows of some time, of one direction or of both; of a window, where it begins and ends, that cuts work."""
 
     ranges: frozenset[int]
     calls: frozenset[int]
     activities: frozenset[int]
     way: str = "both"
+    window: tuple[float, float] = (-inf, inf)
 
 
 @dataclass(frozen=True)
@@ -190,10 +191,13 @@ class Breakdown:
         return json.loads(self.details.jsons[row] or "{}")
 
     def _step(self, e: Event):
+        when = e.time if e.activity == -1 else self.truth.profile.issued(e.activity)
         numbers = [
             s.number
             for s in self.steps
-            if (s.report, s.process) == (e.report, e.process) and s.start <= e.time < s.end
+            if when is not None
+            and (s.report, s.process) == (e.report, e.process)
+            and s.start <= when < s.end
         ]
         return {"step": [-1, *numbers][-1]}
 
@@ -303,8 +307,19 @@ class Breakdown:
                 groups[label].append(row)
         return groups
 
+    def span(self, row: int) -> tuple[int, int]:
+        """Return where an activity begins and ends, cut at the edges of the window."""
+        start = self.truth.profile.activities[row].start
+        first, last = self.counted.window
+        end = start + self.truth.profile.time(row)
+        return int(max(start, first)), int(min(end, last))
+
+    def time_of(self, row: int) -> int:
+        start, end = self.span(row)
+        return end - start
+
     def time(self, rows: Iterable[int]) -> int:
-        return sum(map(self.truth.profile.time, rows))
+        return sum(map(self.time_of, rows))
 
     @cached_property
     def whole(self) -> int:
@@ -316,7 +331,7 @@ class Breakdown:
         clocks = defaultdict(list)
         for row in rows:
             one = self.truth.profile.activities[row]
-            clocks[one.report].append((one.start, one.start + self.truth.profile.time(row)))
+            clocks[one.report].append(self.span(row))
         spans = (max(e for _, e in of) - min(s for s, _ in of) for of in clocks.values())
         return {"busy_ns": sum(map(union, clocks.values())), "span_ns": sum(spans)}
 
@@ -332,7 +347,7 @@ class Breakdown:
             "count": len(rows),
             "total_ns": total,
             **self.intervals(rows),
-            **spread("", [self.truth.profile.time(row) for row in rows]),
+            **spread("", [self.time_of(row) for row in rows]),
             "bytes": moved,
             "gb_per_s": share(moved, total),
             "share": share(total, self.whole),
@@ -353,7 +368,7 @@ class Breakdown:
             "total_ns": sum(times),
             **spread("", times),
             "activities": len(launched),
-            "gpu_ns": self.time(launched),
+            "gpu_ns": sum(map(self.truth.profile.time, launched)),  # of whole activities
             "share": share(sum(times), self._in_calls),
         }
 
@@ -430,7 +445,7 @@ class _OfRanges:
         for row in filter(self.of.is_counted, range(len(profile.activities))):
             stack = profile.on_stack(row)
             for call in {profile.call_of(at) for at in stack if at in self.of.listed}:
-                gpu[call] += profile.time(row)
+                gpu[call] += self.of.time_of(row)
         found = defaultdict(list)
         for call, of_call in slices.items():
             host = (max(0, profile.ranges[row].end - start) for start, row in of_call)

@@ -94,7 +94,8 @@ def node_events(attributed: AttributedCapture) -> Events:
 
 def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
     """Return the activities of these rows as events; without an API call they have no thread."""
-    activities, launches = attributed.capture.activities, attributed.capture.launches
+    whole = attributed.unselected or attributed  # not cut by a window
+    activities, launches = whole.capture.activities, attributed.capture.launches
     launch = attributed.attribution.launch[rows]
 
     def column(name: str) -> Ints:
@@ -197,12 +198,13 @@ NO_PHASE = "(no phase)"
 def step(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     """Code events by the number of the step open in their process, -1 outside of all steps.
 
-    Steps are found by the names of ranges, or by repetition.
+    Steps are found by the names of ranges, or by repetition. Activities are of the step in which they were issued.
     """
-    steps = attributed.iterations
+    steps, issued = attributed.iterations, np.append(attributed.issued, NONE)
     numbers, step_code = np.unique(steps.number, return_inverse=True)
     code = np.append(step_code, len(numbers))  # the last entry is for events in no step
-    places = [steps.at(e.report, e.process, e.time) for e in events]
+    times = [np.where(e.activity == NONE, e.time, issued[e.activity]) for e in events]
+    places = [steps.at(e.report, e.process, at) for e, at in zip(events, times, strict=True)]
     return DimensionCodes({"step": np.append(numbers, NONE)}, [code[place] for place in places])
 
 

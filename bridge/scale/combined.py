@@ -11,7 +11,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.checks.summary import LARGEST_OPS, OpTime, Summary
+from bridge.analyze.checks.summary import LARGEST_OPS, OpTime, Summary, profilers
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import dimensions_of, layout, nothing
@@ -100,6 +100,8 @@ class CombinedReport:
             None,
             is_judged=False,
             attributed_ns=self.totals["attributed_ns"],
+            source=self.source,
+            profiler=profilers(part.facts for part in self.parts),
         )
 
     @property

@@ -5,7 +5,7 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.parts import Parts, is_warm_up, iteration_times
 from bridge.analyze.run.steps import by_step, paces
 from bridge.analyze.tables.devices import by_device
+from bridge.importers.capture import Facts
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -141,7 +142,7 @@ class Summary:
             graphs=graph_totals(attributed),
             no_iterations=attributed.why_no_iterations() if attributed.loops.loops else "",
             source=attributed.capture.source,
-            profiler=_profiler(attributed),
+            profiler=profilers(attributed.capture.facts),
             parts=parts.lengths if parts else {},
             costs=Costs.of(attributed, parts) if parts and has_costs else None,
             filled=_filled(attributed),
@@ -190,9 +191,9 @@ class Summary:
         )
 
 
-def _profiler(attributed: AttributedCapture) -> str:
+def profilers(reports: Iterable[Facts]) -> str:
     """Return the products that wrote the reports, each once; Nsight Systems states its version alone."""
-    products = (facts.product for facts in attributed.capture.facts if facts.product)
+    products = (facts.product for facts in reports if facts.product)
     named = (f"Nsight Systems {name}" if name[0].isdigit() else name for name in products)
     return ", ".join(dict.fromkeys(named))
 

@@ -546,7 +546,10 @@ def test_rules_that_cannot_be_read_are_said_in_one_line(
 @pytest.mark.slow
 def test_import_prints_the_breakdown_and_what_to_do_next(three_steps: Path, bare: Path) -> None:
     result = bridge("import", three_steps)
-    assert result.stdout.startswith("GPU 0")
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("report.sqlite, Nsight Systems 2099.1.2.3-456v0: 4.100 µs: ")
+    assert lines[1].startswith("3 iterations of 1.000 µs")
+    assert lines[2].startswith("GPU 0 GPU 0, GPU 1 GPU 1: busy 11.2 % of the run")
     assert table_in(result.stdout)[0].split()[:3] == ["op", "kernel", "count"]
     assert "85.0 % in 3 ops; 15.0 % not attributed: no launch 6 (2.0 %)" in result.stdout
     assert unwarned(result.stderr) == (
@@ -623,7 +626,10 @@ def test_a_report_without_device_work_shows_the_cpu(tmp_path: Path) -> None:
     device = "kernels copies fills graphs launches"
     path = made_reports.small(tmp_path / "host.sqlite", without=device)
     said = done("report", path)
-    assert "CPU total" in said.splitlines()[0]
+    assert said.startswith(
+        "GPU work was not recorded: ncclAllReduce of NCCL, which works on a GPU, ran\n2 times"
+    )
+    assert "CPU total" in table_in(said)[0]
     assert said.splitlines()[-1] == "no work on a GPU"
 
 

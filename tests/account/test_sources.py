@@ -9,7 +9,7 @@ import pytest
 from command import bridge, done
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_reports import report
+from made_reports import PUSH_POP, Made, report, thread
 from windowed.equal import both
 
 from account.programs import LAST, collection, programs
@@ -88,6 +88,19 @@ def test_a_run_of_the_store(folder, program):
     stored = store.load_stored_report(db, None)
     assert stored.use.runs == expected.use.runs
     assert stored.use.causes == expected.use.causes
+
+
+def test_a_run_whose_work_lies_behind_the_collection(tmp_path):
+    """It has no iterations and no work to pay for, only the host."""
+    made = Made()
+    made.tables["session"].clear()
+    made.tables["session"].append({"duration": 30})
+    made.annotation(PUSH_POP, 0, 20, text="a", thread=thread(1))
+    made.kernel("gemm", 20, 25, 43, 50)
+    path, db = made.written(tmp_path / "made.sqlite"), tmp_path / "bridge.db"
+    assert load(path).summary.costs.in_each == ()
+    done("import", path, "--db", db, "--quiet")
+    assert store.load_stored_report(db, None).summary.costs == load(path).summary.costs
 
 
 def test_the_commands_of_each_source(tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ class Costs:
         in_all = sum(last - first for first, last in parts.iterations)
         once = [Span(*part) for part in (parts.start_up, *parts.between, parts.end)]
         once_costs = tuple(_of_host(attributed, once))
-        if gpu == NONE:
+        if gpu == NONE or not parts.iterations:  # all work lies outside of the collection
             return cls(once=once_costs, once_ns=sum(span.length for span in once))
         steady = [loop for loop in parts.loops if loop.count > loop.warm_up]
         loop = max(steady, key=lambda one: one.end - one.start, default=None)

@@ -15,6 +15,8 @@ from bridge.report import Report
 
 US = 1_000
 RANKS = ("pytorch-2gpu-before", "pytorch-2gpu-after")
+# Steps that are found by repetition, and how many of them at least TensorBoard's plugin keeps.
+FOUND = [("saxpy-mpi", 3), *([("jacobi-mpi-two-loops", 1998)] if NIGHT else [])]
 RESNETS = ("resnet50-workers0", "resnet50-workers4")  # data loaded in turn, and by workers
 LIKE_US = ("kernel", "memcpy", "memset", "communication", "runtime")
 ON_HOST = ("dataloader", "cpu", "other")
@@ -99,10 +101,10 @@ def test_tensorboard_parts_the_steps_of_a_training_alike(reports, tmp_path, tool
     assert compare_steps(reports("mnist-training"), tmp_path, tool_says) == 59
 
 
-@pytest.mark.parametrize("name", RANKS if NIGHT else RANKS[:1])
-def test_tensorboard_parts_steps_that_we_found_alike(name, reports, tmp_path, tool_says):
+@pytest.mark.parametrize("name, least", FOUND)
+def test_tensorboard_parts_steps_that_we_found_alike(name, least, reports, tmp_path, tool_says):
     """Once they have names: without any it takes the whole run for one step."""
-    assert compare_steps(with_steps(reports(name)), tmp_path, tool_says) >= 26
+    assert compare_steps(with_steps(reports(name)), tmp_path, tool_says) >= least
 
 
 def test_tensorboard_finds_multiprocessors_as_full(reports, tmp_path, tool_says):

@@ -101,7 +101,7 @@ def test_tensorboard_parts_the_steps_of_a_training_alike(reports, tmp_path, tool
     assert compare_steps(reports("mnist-training"), tmp_path, tool_says) == 59
 
 
-@pytest.mark.parametrize("name, least", FOUND)
+@pytest.mark.parametrize(("name", "least"), FOUND)
 def test_tensorboard_parts_steps_that_we_found_alike(name, least, reports, tmp_path, tool_says):
     """Once they have names: without any it takes the whole run for one step."""
     assert compare_steps(with_steps(reports(name)), tmp_path, tool_says) >= least

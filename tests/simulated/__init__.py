@@ -1,0 +1,1 @@
+"""Simulated programs on GPUs whose truth is known."""

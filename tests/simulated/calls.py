@@ -1,0 +1,328 @@
+"""CUDA API calls of a thread: what each costs the host, what it issues and what it waits for.
+
+From the documentation of the runtime API ("API synchronization behavior"): a copy from pageable memory to a device
+returns when the memory is staged, one to pageable memory when it is done; an asynchronous copy of pinned memory
+returns at once; a synchronous copy (`cudaMemcpy`) waits for its stream first, and for the copy. `cudaFree` waits for
+the device. A launch waits while `QUEUE_DEPTH` launches of its stream have not begun. The first call of a process
+creates its context; the first launch of a kernel loads its module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from simulated.device import (
+    NODE_GAP_NS,
+    QUEUE_DEPTH,
+    Blocking,
+    Collective,
+    Context,
+    Kind,
+    Release,
+    Stream,
+    Work,
+)
+from simulated.engine import MS, US
+from simulated.host import PARK, Cause, Steps, Thread
+
+NONE = 2**32 - 1
+H2D, D2H, D2D, PEER = 1, 2, 8, 10
+ENGINES = {H2D: "h2d", D2H: "d2h", PEER: "peer", D2D: ""}
+EVENT_SYNC, STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = 1, 2, 3, 4
+OUT_OF_MEMORY, NOT_READY = 2, 600
+NAMES = {
+    "launch": "cudaLaunchKernel_v7000",
+    "memcpy": "cudaMemcpy_v3020",
+    "memcpy_async": "cudaMemcpyAsync_v3020",
+    "memset_async": "cudaMemsetAsync_v3020",
+    "malloc": "cudaMalloc_v3020",
+    "free": "cudaFree_v3020",
+    "stream_sync": "cudaStreamSynchronize_v3020",
+    "device_sync": "cudaDeviceSynchronize_v3020",
+    "event_sync": "cudaEventSynchronize_v3020",
+    "event_query": "cudaEventQuery_v3020",
+    "event_record": "cudaEventRecord_v3020",
+    "stream_wait": "cudaStreamWaitEvent_v3020",
+    "graph_launch": "cudaGraphLaunch_v10000",
+}
+
+
+@dataclass
+class Costs:
+    """What a machine's calls and copies cost: ns, and bytes per ns (which are GB/s)."""
+
+    launch_ns: int = 5 * US
+    latency_ns: int = 3 * US
+    call_ns: int = 2 * US
+    copy_call_ns: int = 6 * US
+    sync_ns: int = 4 * US  # from the end of the work until the call returns, or of a call without a wait
+    malloc_ns: int = 120 * US
+    context_ns: int = 90 * MS
+    load_ns: int = 250 * US  # a kernel's module at its first launch
+    bandwidths: dict[tuple[int, bool], float] = field(
+        default_factory=lambda: {
+            (H2D, True): 12.0,
+            (H2D, False): 4.0,
+            (D2H, True): 12.0,
+            (D2H, False): 3.0,
+            (PEER, True): 20.0,
+            (D2D, True): 600.0,
+        }
+    )
+
+
+@dataclass(eq=False)
+class Event:
+    """An event as it was recorded last."""
+
+    number: int
+    after: Work | None = None
+    stream: Stream | None = None
+
+
+class Cuda:
+    """The CUDA calls of a thread on one context."""
+
+    def __init__(self, thread: Thread, context: Context) -> None:
+        self.thread, self.context = thread, context
+        self.process, self.machine = thread.process, thread.machine
+        self.costs = self.machine.costs
+
+    # -- The frame of every call
+
+    def _enter(self) -> int:
+        """Return the correlation id of a call that begins now."""
+        self.process.correlation += 1
+        return self.process.correlation
+
+    def _record(self, name: str, start: int, correlation: int, result: int = 0) -> None:
+        self.machine.calls.append((start, self.thread.now, name, self.thread, correlation, result))
+
+    def _spend(self, ns: float, name: str) -> None:
+        thread = self.thread
+        length = thread.jittered(ns, name)
+        thread.spend(length, Cause.LOADING if thread.loading else Cause.API, name)
+
+    def _first_call(self, name: str) -> None:
+        """Create the context if this is the first call on it."""
+        if self.context not in self.machine.created:
+            self.machine.created.add(self.context)
+            self._spend(self.costs.context_ns, name)
+
+    def call(self, name: str, ns: float, *, result: int = 0) -> Steps:
+        """Make a call that issues nothing and waits for nothing."""
+        yield from self.thread.catch_up()
+        start, correlation = self.thread.now, self._enter()
+        self._first_call(name)
+        self._spend(ns, name)
+        self._record(name, start, correlation, result)
+
+    # -- Work
+
+    def launch(
+        self,
+        stream: Stream,
+        kernel: str,
+        ns: float,
+        *,
+        collective: Collective | None = None,
+        share: float = 1.0,
+        jitter: float | None = None,
+    ) -> Steps:
+        """Launch a kernel."""
+        thread, name = self.thread, NAMES["launch"]
+        yield from thread.catch_up()
+        start, correlation = thread.now, self._enter()
+        self._first_call(name)
+        if kernel not in self.process.modules:
+            self.process.modules.add(kernel)
+            self._spend(self.costs.load_ns, f"load {kernel}")
+        yield from self._queue_slot(stream, name)
+        self._spend(self.costs.launch_ns, name)
+        self._record(name, start, correlation)
+        duration = thread.jittered(ns, kernel, jitter)
+        kind = Kind.COMMUNICATION if collective else Kind.COMPUTE
+        work = Work(kind, kernel, stream, duration, correlation, op=thread.op, share=share)
+        work.collective = collective
+        self._submit(work)
+
+    def _submit(self, work: Work, gap: int | None = None) -> None:
+        thread = self.thread
+        latency = thread.jittered(self.costs.latency_ns, "latency", 0.1)
+        issued = Release(thread.now, thread=thread)
+        gpu = self.context.gpu
+        if gap is None:
+            gpu.submit(work, issued, latency)
+        else:
+            gpu.submit(work, issued, latency, gap=gap)
+
+    def _queue_slot(self, stream: Stream, name: str) -> Steps:
+        """Wait while the stream holds as many launches that have not begun as it can."""
+        if len(stream.works) < QUEUE_DEPTH:
+            return
+        oldest, thread = stream.works[-QUEUE_DEPTH], self.thread
+        while oldest.start < 0:
+            oldest.started.append(thread.wake)
+            yield PARK
+        if oldest.start > thread.now:
+            thread.until(oldest.start, Cause.API, name, oldest.release)
+
+    def graph(self, stream: Stream, graph: int, nodes: list[tuple[str, float]]) -> Steps:
+        """Launch a graph whose nodes, kernels with their durations, form a chain."""
+        thread, name = self.thread, NAMES["graph_launch"]
+        yield from thread.catch_up()
+        start, correlation = thread.now, self._enter()
+        self._first_call(name)
+        yield from self._queue_slot(stream, name)
+        self._spend(self.costs.launch_ns + 50 * len(nodes), name)
+        self._record(name, start, correlation)
+        for number, (kernel, ns) in enumerate(nodes):
+            duration = thread.jittered(ns, kernel)
+            work = Work(Kind.COMPUTE, kernel, stream, duration, correlation, op=thread.op)
+            work.graph, work.node = graph, graph << 32 | number + 1
+            self._submit(work, NODE_GAP_NS if number else None)
+
+    def fill(self, stream: Stream, size: int) -> Steps:
+        """Fill memory (cudaMemsetAsync)."""
+        name = NAMES["memset_async"]
+        yield from self.call(name, self.costs.launch_ns)
+        duration = self.thread.jittered(1_000 + size / 600, "[memset]")
+        work = Work(Kind.FILL, "[memset]", stream, duration, self.process.correlation)
+        work.bytes, work.op = size, self.thread.op
+        self._submit(work)
+
+    def copy(
+        self, stream: Stream, kind: int, size: int, *, pinned: bool = True, blocking: bool = False
+    ) -> Steps:
+        """Copy memory; ``blocking``: with cudaMemcpy instead of cudaMemcpyAsync."""
+        thread, costs = self.thread, self.costs
+        name = NAMES["memcpy" if blocking else "memcpy_async"]
+        yield from thread.catch_up()
+        start, correlation = thread.now, self._enter()
+        self._first_call(name)
+        pinned = pinned or kind not in {H2D, D2H}
+        if blocking and kind == H2D and not pinned and stream.last:
+            yield from self._wait(stream_works(stream), name)
+        self._spend(costs.copy_call_ns, name)
+        device_ns = 1_200 + size / costs.bandwidths[kind, pinned]
+        if kind == H2D and not pinned:
+            self._spend(device_ns, f"staging of {name}")
+        label = f"[memcpy {kind}]"
+        work = Work(Kind.COPY, label, stream, thread.jittered(device_ns, label), correlation)
+        work.engine, work.bytes, work.copy_kind, work.pinned = ENGINES[kind], size, kind, pinned
+        work.op = thread.op
+        self._submit(work)
+        waits = (blocking and not (kind == H2D and not pinned) and kind != D2D) or (
+            kind == D2H and not pinned
+        )
+        if waits:
+            yield from self._wait([work], name)
+        self._record(name, start, correlation)
+
+    # -- Synchronization
+
+    def _wait(self, works: list[Work], name: str) -> Steps:
+        """Wait inside of a call until work has ended."""
+        thread = self.thread
+        yield from thread.until_ended(works)
+        last = max(works, key=lambda work: work.end, default=None)
+        cost = thread.jittered(self.costs.sync_ns, f"return of {name}")
+        if last is not None and last.end > thread.now:
+            thread.until(last.end + cost, Cause.API, name, Release(last.end, last))
+        else:
+            thread.spend(cost, Cause.API, name)
+
+    def _synchronize(
+        self, key: str, works: list[Work], kind: int, stream: int = NONE, event: int = NONE
+    ) -> Steps:
+        thread, name = self.thread, NAMES[key]
+        start, correlation = thread.now, self._enter()
+        self._first_call(name)
+        self._spend(800, name)
+        begun = thread.now
+        yield from self._wait(works, name)
+        self._record(name, start, correlation)
+        self._sync_record(begun, thread.now, stream, event, kind, correlation)
+
+    def _sync_record(
+        self, start: int, end: int, stream: int, event: int, kind: int, correlation: int
+    ) -> None:
+        row = (start, end, self.context, stream, event, kind, correlation)
+        self.machine.syncs.append(row)
+
+    def stream_sync(self, stream: Stream) -> Steps:
+        """Wait for all work of a stream."""
+        yield from self.thread.catch_up()
+        works = stream_works(stream)
+        yield from self._synchronize("stream_sync", works, STREAM_SYNC, stream=stream.number)
+
+    def device_sync(self) -> Steps:
+        """Wait for all work of the context."""
+        yield from self.thread.catch_up()
+        yield from self._synchronize("device_sync", self.context.pending(), CONTEXT_SYNC)
+
+    def event_record(self, stream: Stream, event: Event) -> Steps:
+        """Record an event in a stream."""
+        yield from self.call(NAMES["event_record"], self.costs.call_ns)
+        event.after, event.stream = stream.last, stream
+        row = (self.context, stream.number, event.number, self.process.correlation)
+        self.machine.events.append(row)
+
+    def stream_wait(self, stream: Stream, event: Event) -> Steps:
+        """Let all later work of a stream wait for an event."""
+        yield from self.call(NAMES["stream_wait"], self.costs.call_ns)
+        if event.after is not None:
+            stream.awaited.append(event.after)
+        now = self.thread.now
+        correlation = self.process.correlation
+        self._sync_record(
+            now - 600, now - 100, stream.number, event.number, STREAM_WAIT, correlation
+        )
+
+    def event_sync(self, event: Event) -> Steps:
+        """Wait for an event."""
+        yield from self.thread.catch_up()
+        works = [event.after] if event.after else []
+        yield from self._synchronize("event_sync", works, EVENT_SYNC, event=event.number)
+
+    def poll(self, event: Event, pause_ns: int) -> Steps:
+        """Ask for an event until it has come (cudaEventQuery), with host code between."""
+        thread, name = self.thread, NAMES["event_query"]
+        while True:
+            yield from thread.catch_up()
+            if event.after is not None:
+                yield from thread.until_ended([event.after])
+            start, correlation = thread.now, self._enter()
+            done = event.after is None or event.after.end <= start
+            length = thread.jittered(self.costs.call_ns, name)
+            release = Release(event.after.end, event.after) if done and event.after else None
+            thread.until(start + length, Cause.API, name, release)
+            self._record(name, start, correlation, 0 if done else NOT_READY)
+            if done:
+                self._sync_record(start + 200, thread.now, NONE, event.number, EVENT_SYNC, correlation)
+                return
+            thread.host(pause_ns, "polling", jitter=False)
+
+    # -- Memory
+
+    def malloc(self, *, fails: bool = False) -> Steps:
+        """Allocate memory of the device."""
+        result = OUT_OF_MEMORY if fails else 0
+        yield from self.call(NAMES["malloc"], self.costs.malloc_ns, result=result)
+
+    def free(self) -> Steps:
+        """Release memory of the device, which waits for all of its work."""
+        yield from self.thread.catch_up()
+        start, correlation, name = self.thread.now, self._enter(), NAMES["free"]
+        yield from self._wait(self.context.pending(), name)
+        self._spend(self.costs.malloc_ns, name)
+        self._record(name, start, correlation)
+
+
+def stream_works(stream: Stream) -> list[Work]:
+    """Return what a wait for a stream waits for; for the legacy default stream also all blocking streams."""
+    works = [stream.works[-1]] if stream.works else []
+    if stream.blocking is Blocking.LEGACY_DEFAULT:
+        others = (s for s in stream.context.streams if s.blocking is Blocking.BLOCKING)
+        works += [s.works[-1] for s in others if s.works]
+    return works

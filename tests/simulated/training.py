@@ -1,0 +1,99 @@
+"""The training of a model: batches, forward pass, backward pass, gradients over ranks, optimizer."""
+
+from __future__ import annotations
+
+from simulated.calls import Cuda, Event
+from simulated.engine import US
+from simulated.host import Flag, Process, Steps
+from simulated.plan import Op
+from simulated.ranks import Rank, World
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+class TrainingRank(Rank):
+    """A rank of a training."""
+
+    def __init__(self, world: World, rank: int, process: Process) -> None:
+        super().__init__(world, rank, process)
+        steps = self.plan.iterations + 1
+        self._go, self._done = [Flag() for _ in range(steps)], [Flag() for _ in range(steps)]
+        self._reduced: Event | None = None
+
+    def start_up(self) -> Steps:
+        yield from super().start_up()
+        if self.plan.autograd_thread:
+            autograd = self.process.thread("pt_autograd_0", creator=self.thread)
+            autograd.run(self._autograd(Cuda(autograd, self.context)))
+
+    def iteration(self, number: int) -> Steps:
+        thread = self.thread
+        yield from self.hook("before step", number)
+        if self.loader:
+            yield from self.loader.next(thread, number - 1)
+        yield from self.copy_input()
+        with thread.range("forward"):
+            yield from self.ops(self.plan.forward, self.cuda, "forward")
+        yield from self.hook("after forward", number)
+        with thread.range("backward"):
+            yield from self._backward_pass(number)
+        with thread.range("Optimizer.step#Adam.step" if self.plan.pytorch else "optimizer"):
+            yield from self.ops(self.plan.optimizer, self.cuda, "")
+        yield from self.hook("in step", number)
+        yield from self.log(number)
+
+    # -- The backward pass
+
+    def _backward_pass(self, number: int) -> Steps:
+        if not self.plan.autograd_thread:
+            yield from self._backward(number, self.cuda)
+            return
+        self.thread.host(10 * US, "call autograd")
+        self._go[number].set(self.thread)
+        yield from self.thread.wait_flag(self._done[number], "pthread_cond_wait")
+
+    def _autograd(self, cuda: Cuda) -> Steps:
+        for number in range(1, self.plan.iterations + 1):
+            yield from cuda.thread.wait_flag(self._go[number], "pthread_cond_wait")
+            cuda.thread.begin_step(number)
+            yield from self._backward(number, cuda)
+            self._done[number].set(cuda.thread)
+
+    def _backward(self, number: int, cuda: Cuda) -> Steps:
+        plan = self.plan
+        buckets = plan.buckets if plan.bucket_ns and plan.ranks > 1 else 0
+        if not buckets:
+            yield from self.ops(plan.backward, cuda, "backward")
+            return
+        for bucket, ops in enumerate(_split(plan.backward, buckets)):
+            yield from self.ops(ops, cuda, "backward")
+            if plan.overlap:
+                yield from self._reduce(number, bucket, cuda)
+        if plan.overlap:
+            event = self.event()
+            yield from cuda.event_record(self.side, event)
+            yield from cuda.stream_wait(self.stream, event)
+        else:
+            for bucket in range(buckets):
+                yield from self._all_reduce(number, bucket, cuda)
+
+    def _reduce(self, number: int, bucket: int, cuda: Cuda) -> Steps:
+        """Reduce a bucket of gradients in the side stream, once they are there."""
+        event = self.event()
+        yield from cuda.event_record(self.stream, event)
+        yield from cuda.stream_wait(self.side, event)
+        yield from self._all_reduce(number, bucket, cuda)
+
+    def _all_reduce(self, number: int, bucket: int, cuda: Cuda) -> Steps:
+        ns = self.plan.bucket_ns // self.plan.buckets
+        collective = self.world.collective(cuda.thread, number, bucket, ns)
+        stream = self.side if self.plan.overlap else self.stream
+        with cuda.thread.range("nccl:all_reduce"):
+            cuda.thread.host(10 * US, "nccl")
+            yield from cuda.launch(stream, ALL_REDUCE, ns, collective=collective)
+
+
+def _split(ops: list[Op], parts: int) -> list[list[Op]]:
+    """Return consecutive parts of about equal length."""
+    edges = [len(ops) * part // parts for part in range(parts + 1)]
+    return [ops[first:last] for first, last in zip(edges, edges[1:], strict=False)]

@@ -55,7 +55,9 @@ class Costs:
     latency_ns: int = 3 * US
     call_ns: int = 2 * US
     copy_call_ns: int = 6 * US
-    sync_ns: int = 4 * US  # from the end of the work until the call returns, or of a call without a wait
+    sync_ns: int = (
+        4 * US
+    )  # from the end of the work until the call returns, or of a call without a wait
     malloc_ns: int = 120 * US
     context_ns: int = 90 * MS
     load_ns: int = 250 * US  # a kernel's module at its first launch
@@ -299,7 +301,9 @@ class Cuda:
             thread.until(start + length, Cause.API, name, release)
             self._record(name, start, correlation, 0 if done else NOT_READY)
             if done:
-                self._sync_record(start + 200, thread.now, NONE, event.number, EVENT_SYNC, correlation)
+                self._sync_record(
+                    start + 200, thread.now, NONE, event.number, EVENT_SYNC, correlation
+                )
                 return
             thread.host(pause_ns, "polling", jitter=False)
 

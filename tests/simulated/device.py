@@ -70,6 +70,7 @@ class Work:
     bytes: int = 0
     copy_kind: int = 0
     pinned: bool = True
+    peer: int = -1  # the device of the other end of a peer copy
     collective: Collective | None = None
     op: str = ""
     node: int = 0  # of a graph's nodes, the id; 0: no node
@@ -222,7 +223,7 @@ class Gpu:
         if len(self._waiting) > 1:
             return  # somebody waits already
         if any(other.end < 0 for other in others):
-            next(o for o in others if o.end < 0).ended.append(lambda: self._wake_when_free_again())
+            next(o for o in others if o.end < 0).ended.append(self._wake_when_free_again)
             return
         free = max((other.end for other in others), default=self.engine.now)
         self.engine.at(free + self.switch_ns, self._let_in)
@@ -292,9 +293,9 @@ class Gpu:
                 self._after(other, work, _gap(work, other))
                 if not other.missing:
                     gpu = other.stream.context.gpu
-                    gpu._begin(other)  # noqa: SLF001
+                    gpu._begin(other)
                     if gpu is not self:
-                        gpu._drain()  # noqa: SLF001
+                        gpu._drain()
             work.dependents.clear()
         self._draining = False
 

@@ -7,6 +7,7 @@ its end belongs to one `Segment`.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -26,7 +27,9 @@ PARK = True
 Steps = Generator[bool | None, None, None]
 
 WAKE_NS = 3 * US  # from what a thread waits for until it runs again
-SWITCH_INTERVAL_NS = 5 * MS  # of CPython: after which a thread asks the holder of the lock to let go
+SWITCH_INTERVAL_NS = (
+    5 * MS
+)  # of CPython: after which a thread asks the holder of the lock to let go
 
 
 class Cause(IntEnum):
@@ -241,7 +244,7 @@ class Thread:
             return
         end += self.jittered(WAKE_NS, "wake")
         edges = [*range(start, end, slice_ns), end] if slice_ns else [start, end]
-        for first, last in zip(edges, edges[1:], strict=False):
+        for first, last in itertools.pairwise(edges):
             self.machine.os_calls.append((first, last, name, self))
         self.until(end, self._cause(cause), name, flag.release)
 

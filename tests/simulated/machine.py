@@ -30,6 +30,7 @@ class Machine:
         self.os_calls: list[tuple[int, int, str, Thread]] = []
         self.overhead: list[tuple[int, int, str, Thread]] = []
         self.syncs: list[tuple[int, int, Context, int, int, int, int]] = []
+        self._last_events: dict[Thread, int] = {}
         self.events: list[tuple[Context, int, int, int]] = []
 
     def process(self, name: str, *, recorded: bool = True) -> Process:
@@ -44,7 +45,9 @@ class Machine:
             number = len(process.contexts) + 1
             device = gpu if device is None else device
             where = self.gpus[gpu]
-            owners = {c.process for p in self.processes for c in p.contexts.values() if c.gpu is where}
+            owners = {
+                c.process for p in self.processes for c in p.contexts.values() if c.gpu is where
+            }
             process.contexts[gpu] = Context(where, process, number, device)
             where.shared = bool(owners - {process})
         return process.contexts[gpu]
@@ -54,7 +57,16 @@ class Machine:
         self.engine.run()
         unfinished = [work for gpu in self.gpus for work in gpu.works if work.end < 0]
         if unfinished:
-            raise RuntimeError(f"{len(unfinished)} pieces of work never ended: {unfinished[0].name}")
+            raise RuntimeError(
+                f"{len(unfinished)} pieces of work never ended: {unfinished[0].name}"
+            )
+
+    def last_events(self) -> dict[Thread, int]:
+        """Return when the last recorded event of each thread ended."""
+        if not self._last_events:
+            for _, end, _, thread, *_ in (*self.calls, *self.ranges, *self.os_calls):
+                self._last_events[thread] = max(end, self._last_events.get(thread, 0))
+        return self._last_events
 
     def works(self) -> list[Work]:
         """Return all work in order of begin."""

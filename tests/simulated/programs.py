@@ -25,6 +25,11 @@ class Program:
     plan: Plan
     troubles: tuple[Trouble, ...]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the troubles."""
+        return frozenset(trouble.name for trouble in self.troubles)
+
     def planned(self, without: frozenset[str] = frozenset()) -> Plan:
         """Return the plan with every trouble, but for those that are remedied."""
         plan = deepcopy(self.plan)

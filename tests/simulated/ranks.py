@@ -140,7 +140,9 @@ class Rank:
     def detail(self) -> str:
         """Return what the text of a range says of the call."""
         self.calls += 1
-        return f", seq = {self.calls}, op_id = {self.calls + 7}" if self.plan.sequence_numbers else ""
+        return (
+            f", seq = {self.calls}, op_id = {self.calls + 7}" if self.plan.sequence_numbers else ""
+        )
 
     def fetch(self, op: str) -> Steps:
         """Fetch a value from the device, as `.item()` does."""

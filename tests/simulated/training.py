@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from simulated.calls import Cuda, Event
 from simulated.engine import US
 from simulated.host import Flag, Process, Steps
@@ -96,4 +98,4 @@ class TrainingRank(Rank):
 def _split(ops: list[Op], parts: int) -> list[list[Op]]:
     """Return consecutive parts of about equal length."""
     edges = [len(ops) * part // parts for part in range(parts + 1)]
-    return [ops[first:last] for first, last in zip(edges, edges[1:], strict=False)]
+    return [ops[first:last] for first, last in itertools.pairwise(edges)]

@@ -44,7 +44,22 @@ NAMES = {
     "event_record": "cudaEventRecord_v3020",
     "stream_wait": "cudaStreamWaitEvent_v3020",
     "graph_launch": "cudaGraphLaunch_v10000",
+    "memcpy_peer": "cudaMemcpyPeerAsync_v4000",
+    "prefetch": "cudaMemPrefetchAsync_v8000",
+    "set_device": "cudaSetDevice_v3020",
 }
+# The names of calls of programs that are compiled for per-thread default streams.
+PER_THREAD_NAMES = NAMES | {
+    "launch": "cudaLaunchKernel_ptsz_v7000",
+    "memcpy": "cudaMemcpy_ptds_v7000",
+    "memcpy_async": "cudaMemcpyAsync_ptsz_v7000",
+    "memset_async": "cudaMemsetAsync_ptsz_v7000",
+    "stream_sync": "cudaStreamSynchronize_ptsz_v7000",
+    "event_record": "cudaEventRecord_ptsz_v7000",
+    "stream_wait": "cudaStreamWaitEvent_ptsz_v7000",
+    "graph_launch": "cudaGraphLaunch_ptsz_v10000",
+}
+MANAGED_H2D, FAULTS = 11, 16
 
 
 @dataclass
@@ -59,7 +74,8 @@ class Costs:
         4 * US
     )  # from the end of the work until the call returns, or of a call without a wait
     malloc_ns: int = 120 * US
-    context_ns: int = 90 * MS
+    fault_bandwidth: float = 2.5  # of pages that a kernel faults on
+    context_ns: int = 45 * MS
     load_ns: int = 250 * US  # a kernel's module at its first launch
     bandwidths: dict[tuple[int, bool], float] = field(
         default_factory=lambda: {
@@ -89,6 +105,8 @@ class Cuda:
         self.thread, self.context = thread, context
         self.process, self.machine = thread.process, thread.machine
         self.costs = self.machine.costs
+        self.names = PER_THREAD_NAMES if context.per_thread else NAMES
+        self.flush_ns = 0.0  # what the profiler's next flush takes, inside of the next launch
 
     # -- The frame of every call
 
@@ -128,11 +146,10 @@ class Cuda:
         ns: float,
         *,
         collective: Collective | None = None,
-        share: float = 1.0,
-        jitter: float | None = None,
+        identity: int = 0,
     ) -> Steps:
-        """Launch a kernel."""
-        thread, name = self.thread, NAMES["launch"]
+        """Launch a kernel, whose duration belongs to ``identity`` or else to this launch."""
+        thread, name = self.thread, self.names["launch"]
         yield from thread.catch_up()
         start, correlation = thread.now, self._enter()
         self._first_call(name)
@@ -140,23 +157,34 @@ class Cuda:
             self.process.modules.add(kernel)
             self._spend(self.costs.load_ns, f"load {kernel}")
         yield from self._queue_slot(stream, name)
+        self._flush()
         self._spend(self.costs.launch_ns, name)
         self._record(name, start, correlation)
-        duration = thread.jittered(ns, kernel, jitter)
+        duration = thread.drawn(ns, self.machine.spread, identity or thread.identity(kernel))
         kind = Kind.COMMUNICATION if collective else Kind.COMPUTE
-        work = Work(kind, kernel, stream, duration, correlation, op=thread.op, share=share)
+        work = Work(kind, kernel, stream, duration, correlation, op=thread.op)
         work.collective = collective
         self._submit(work)
 
     def _submit(self, work: Work, gap: int | None = None) -> None:
         thread = self.thread
-        latency = thread.jittered(self.costs.latency_ns, "latency", 0.1)
+        base = self.costs.latency_ns  # below 0 where work begins before its call returns
+        latency = thread.jittered(abs(base), "latency", 0.1) * (1 if base > 0 else -1)
         issued = Release(thread.now, thread=thread)
         gpu = self.context.gpu
         if gap is None:
             gpu.submit(work, issued, latency)
         else:
             gpu.submit(work, issued, latency, gap=gap)
+
+    def _flush(self) -> None:
+        """Let the profiler write its buffers, where that is due."""
+        if self.flush_ns:
+            start = self.thread.now
+            self.thread.spend(self.thread.jittered(self.flush_ns, "flush"), Cause.PROFILER, "flush")
+            row = (start, self.thread.now, "CUPTI: Buffer flush", self.thread)
+            self.machine.overhead.append(row)
+            self.flush_ns = 0.0
 
     def _queue_slot(self, stream: Stream, name: str) -> Steps:
         """Wait while the stream holds as many launches that have not begun as it can."""
@@ -169,24 +197,24 @@ class Cuda:
         if oldest.start > thread.now:
             thread.until(oldest.start, Cause.API, name, oldest.release)
 
-    def graph(self, stream: Stream, graph: int, nodes: list[tuple[str, float]]) -> Steps:
-        """Launch a graph whose nodes, kernels with their durations, form a chain."""
-        thread, name = self.thread, NAMES["graph_launch"]
+    def graph(self, stream: Stream, graph: int, nodes: list[tuple[str, float, int]]) -> Steps:
+        """Launch a graph whose nodes form a chain: kernels, with their durations and identities."""
+        thread, name = self.thread, self.names["graph_launch"]
         yield from thread.catch_up()
         start, correlation = thread.now, self._enter()
         self._first_call(name)
         yield from self._queue_slot(stream, name)
         self._spend(self.costs.launch_ns + 50 * len(nodes), name)
         self._record(name, start, correlation)
-        for number, (kernel, ns) in enumerate(nodes):
-            duration = thread.jittered(ns, kernel)
+        for number, (kernel, ns, identity) in enumerate(nodes):
+            duration = thread.drawn(ns, self.machine.spread, identity or thread.identity(kernel))
             work = Work(Kind.COMPUTE, kernel, stream, duration, correlation, op=thread.op)
             work.graph, work.node = graph, graph << 32 | number + 1
             self._submit(work, NODE_GAP_NS if number else None)
 
     def fill(self, stream: Stream, size: int) -> Steps:
         """Fill memory (cudaMemsetAsync)."""
-        name = NAMES["memset_async"]
+        name = self.names["memset_async"]
         yield from self.call(name, self.costs.launch_ns)
         duration = self.thread.jittered(1_000 + size / 600, "[memset]")
         work = Work(Kind.FILL, "[memset]", stream, duration, self.process.correlation)
@@ -194,11 +222,19 @@ class Cuda:
         self._submit(work)
 
     def copy(
-        self, stream: Stream, kind: int, size: int, *, pinned: bool = True, blocking: bool = False
+        self,
+        stream: Stream,
+        kind: int,
+        size: int,
+        *,
+        pinned: bool = True,
+        blocking: bool = False,
+        peer: int = -1,
     ) -> Steps:
-        """Copy memory; ``blocking``: with cudaMemcpy instead of cudaMemcpyAsync."""
+        """Copy memory; ``blocking``: with cudaMemcpy; ``peer``: the other device of a peer copy."""
         thread, costs = self.thread, self.costs
-        name = NAMES["memcpy" if blocking else "memcpy_async"]
+        key = "memcpy_peer" if kind == PEER else "memcpy" if blocking else "memcpy_async"
+        name = self.names[key]
         yield from thread.catch_up()
         start, correlation = thread.now, self._enter()
         self._first_call(name)
@@ -212,7 +248,7 @@ class Cuda:
         label = f"[memcpy {kind}]"
         work = Work(Kind.COPY, label, stream, thread.jittered(device_ns, label), correlation)
         work.engine, work.bytes, work.copy_kind, work.pinned = ENGINES[kind], size, kind, pinned
-        work.op = thread.op
+        work.op, work.peer = thread.op, peer
         self._submit(work)
         waits = (blocking and not (kind == H2D and not pinned) and kind != D2D) or (
             kind == D2H and not pinned
@@ -220,6 +256,41 @@ class Cuda:
         if waits:
             yield from self._wait([work], name)
         self._record(name, start, correlation)
+
+    def managed_kernel(
+        self, stream: Stream, kernel: str, ns: float, *, faulting: int, prefetched: int
+    ) -> Steps:
+        """Launch a kernel that reads managed memory of the host.
+
+        ``faulting`` bytes come page by page while it runs, which makes it longer; ``prefetched`` bytes are copied
+        before it (cudaMemPrefetchAsync). Both are recorded as copies without a call, a stream and a context.
+        """
+        if prefetched:
+            yield from self.call(self.names["prefetch"], self.costs.copy_call_ns)
+            copy_ns = prefetched / self.costs.bandwidths[H2D, True]
+            copy = Work(Kind.COPY, "[prefetch]", stream, round(copy_ns), 0, engine="h2d")
+            copy.bytes, copy.copy_kind = prefetched, MANAGED_H2D
+            self._submit(copy)
+        yield from self.launch(stream, kernel, ns + faulting / self.costs.fault_bandwidth)
+        if faulting:
+            self._add_faults(stream.works[-1], faulting)
+
+    def _add_faults(self, kernel: Work, size: int) -> None:
+        """Record the pages that come while a kernel runs, once its times are known."""
+
+        def add() -> None:
+            length = (kernel.end - kernel.start) // (FAULTS + 1)
+            for number in range(FAULTS):
+                page = Work(Kind.COPY, "[page fault]", kernel.stream, length, 0, op=kernel.op)
+                page.start = kernel.start + number * length + 1_000
+                page.end = page.start + length * 3 // 4
+                page.bytes, page.copy_kind = size // FAULTS, MANAGED_H2D
+                kernel.stream.context.gpu.works.append(page)
+
+        if kernel.end >= 0:
+            add()
+        else:
+            kernel.ended.append(add)
 
     # -- Synchronization
 
@@ -237,7 +308,7 @@ class Cuda:
     def _synchronize(
         self, key: str, works: list[Work], kind: int, stream: int = NONE, event: int = NONE
     ) -> Steps:
-        thread, name = self.thread, NAMES[key]
+        thread, name = self.thread, self.names[key]
         start, correlation = thread.now, self._enter()
         self._first_call(name)
         self._spend(800, name)
@@ -265,14 +336,14 @@ class Cuda:
 
     def event_record(self, stream: Stream, event: Event) -> Steps:
         """Record an event in a stream."""
-        yield from self.call(NAMES["event_record"], self.costs.call_ns)
+        yield from self.call(self.names["event_record"], self.costs.call_ns)
         event.after, event.stream = stream.last, stream
         row = (self.context, stream.number, event.number, self.process.correlation)
         self.machine.events.append(row)
 
     def stream_wait(self, stream: Stream, event: Event) -> Steps:
         """Let all later work of a stream wait for an event."""
-        yield from self.call(NAMES["stream_wait"], self.costs.call_ns)
+        yield from self.call(self.names["stream_wait"], self.costs.call_ns)
         if event.after is not None:
             stream.awaited.append(event.after)
         now = self.thread.now

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from simulated.device import Gpu, Release, Work
-from simulated.host import Cause, Thread
+from simulated.host import Cause
 from simulated.machine import Machine
 from simulated.span import Interval, gaps, run_span, works_of
 
@@ -79,6 +79,9 @@ def _walk(release: Release, begin: int, gpu: Gpu) -> Iterator[Element]:
         if point.work is not None:
             work = point.work
             where = work.stream.context.gpu
+            if not work.stream.context.process.recorded:
+                yield begin, point.time, Cause.UNKNOWN, "a process that is not recorded"
+                return
             if where is not gpu:
                 yield work.start, work.end, Cause.WORK_ELSEWHERE, f"GPU {where.number}"
             assert work.release is not None
@@ -91,7 +94,7 @@ def _walk(release: Release, begin: int, gpu: Gpu) -> Iterator[Element]:
 def _one_segment(point: Release, begin: int) -> Generator[Element, None, Release | None]:
     """Give the segment of a thread before an instant; return where the walk goes on."""
     thread, time = point.thread, point.time
-    assert isinstance(thread, Thread)
+    assert thread is not None
     segment = thread.segment_at(time)
     if segment is None:
         creator = thread.creator
@@ -112,7 +115,7 @@ def _one_segment(point: Release, begin: int) -> Generator[Element, None, Release
 def _recorded(release: Release) -> bool:
     if release.work is not None:
         return True
-    assert isinstance(release.thread, Thread)
+    assert release.thread is not None
     return release.thread.process.recorded
 
 

@@ -19,6 +19,13 @@ def number_of(text: str) -> int:
     return crc32(text.encode()) * 0x9E3779B97F4A7C15 & _MASK
 
 
+def event_number(scope: int, name: int, count: int) -> int:
+    """Return 64 bits for the n-th event of a name in a scope."""
+    state = (scope ^ name * 3 ^ (count + 1) * 0xD6E8FEB86659FD93) & _MASK
+    state = (state ^ state >> 32) * 0xBF58476D1CE4E5B9 & _MASK
+    return state ^ state >> 29
+
+
 def mixed(*numbers: int) -> int:
     """Return 64 bits that depend on all numbers and on their order."""
     state = 0x243F6A8885A308D3
@@ -29,6 +36,6 @@ def mixed(*numbers: int) -> int:
     return state ^ state >> 32
 
 
-def factor(spread: float, *identity: int) -> float:
+def factor(spread: float, identity: int) -> float:
     """Return a factor around 1 (its median) of a lognormal distribution of this spread."""
-    return math.exp(spread * _NORMAL[mixed(*identity) >> 40 & _BINS - 1])
+    return math.exp(spread * _NORMAL[identity >> 40 & _BINS - 1])

@@ -21,8 +21,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from simulated.engine import US, Engine
+
+if TYPE_CHECKING:
+    from simulated.host import Process, Thread
 
 GAP_NS = 1 * US  # between two pieces of work of a stream
 NODE_GAP_NS = 300  # between two nodes of a graph
@@ -54,7 +58,7 @@ class Release:
 
     time: int
     work: Work | None = None
-    thread: object = None  # a host.Thread; the instant is `time`
+    thread: Thread | None = None  # the instant is `time`
 
 
 @dataclass(slots=True, eq=False)
@@ -71,11 +75,11 @@ class Work:
     copy_kind: int = 0
     pinned: bool = True
     peer: int = -1  # the device of the other end of a peer copy
+    share: float = 1.0  # of the GPU, for crowding
     collective: Collective | None = None
     op: str = ""
     node: int = 0  # of a graph's nodes, the id; 0: no node
     graph: int = 0
-    share: float = 1.0  # of the GPU, for crowding
     start: int = -1
     end: int = -1
     ready: int = 0
@@ -103,8 +107,9 @@ class Stream:
 class Context:
     """A process's context on a GPU, with its legacy default stream (number 7, as nsys shows it)."""
 
-    def __init__(self, gpu: Gpu, process: object, number: int, device: int) -> None:
+    def __init__(self, gpu: Gpu, process: Process, number: int, device: int) -> None:
         self.gpu, self.process, self.number, self.device = gpu, process, number, device
+        self.per_thread = False  # the program is compiled for per-thread default streams
         self.default = Stream(self, 7, Blocking.LEGACY_DEFAULT)
         self.streams = [self.default]
 
@@ -255,7 +260,7 @@ class Gpu:
             self.engine.at(max(running) + self.switch_ns, self._let_in)
         self._drain()
 
-    def _blocker(self, process: object) -> Work | None:
+    def _blocker(self, process: Process) -> Work | None:
         """Return the work of another process that ended last."""
         for work in reversed(self.works):
             if work.stream.context.process is not process and 0 <= work.end <= self.engine.now:

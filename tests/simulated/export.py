@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulated.calls import NONE
+from simulated.calls import MANAGED_H2D, NONE
 from simulated.device import Context, Kind, Work
 from simulated.host import Process, Thread
 from simulated.machine import Machine
@@ -22,7 +22,7 @@ PUSH_POP, OS_RUNTIME, RUNTIME = 59, 27, 0
 EPOCH = 1_700_000_000 * 10**9
 PAGEABLE, PINNED, DEVICE = 0, 1, 2
 H2D, D2H, D2D, PEER = 1, 2, 8, 10
-PCIE_GPU = "Simulated GPU"
+GPU_NAME = "NVIDIA A100-SXM4-40GB"
 # The driver's own streams, as every export lists them: number and flag.
 OWN_STREAMS = ((6, 1), *((number, 2) for number in range(8, 13)), (13, 1))
 ENUMS = {
@@ -93,6 +93,7 @@ COLUMNS = {
         " computeMinor"
     ),
     "TARGET_INFO_SESSION_START_TIME": "utcEpochNs utcTime",
+    "TARGET_INFO_SYSTEM_ENV": "name value nameEnum",
     "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
     "META_DATA_EXPORT": "name value",
 }
@@ -118,13 +119,14 @@ class Rows:
     def written(self, path: Path) -> Path:
         """Write the export."""
         path.unlink(missing_ok=True)
-        strings = {"StringIds": [(number, text) for text, number in self.strings.items()]}
+        strings = [(number, text) for text, number in self.strings.items()]
+        tables: dict[str, list[Sequence[object]]] = {**self.tables, "StringIds": [*strings]}
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("BEGIN")
             for table, names in COLUMNS.items():
-                rows = {**self.tables, **strings}.get(table, [])
+                rows = tables.get(table, [])
                 if rows or table in ALWAYS:
                     _write(connection, table, names.split(), rows)
             for table, enum in ENUMS.items():
@@ -183,7 +185,12 @@ def rows_of(
     _add_works(rows, machine, chosen, shift, whole_graphs=whole_graphs)
     _add_waits(rows, machine, chosen, shift)
     _add_places(rows, machine, processes)
+    last = max((w.end for w in machine.works()), default=0)
+    last = max([last, *(row[1] for row in machine.calls), *(row[1] for row in machine.ranges)])
+    stop = last - shift + 10_000_000
+    rows.add("ANALYSIS_DETAILS", [(0, stop, 0, stop)])
     rows.add("TARGET_INFO_SESSION_START_TIME", [(EPOCH + shift, "2023-11-14T22:13:20")])
+    rows.add("TARGET_INFO_SYSTEM_ENV", [("Hostname", "simulated", None)])
     rows.add(
         "META_DATA_EXPORT",
         [("EXPORT_PRODUCT_VERSION", "2025.1.1.0"), ("EXPORT_SCHEMA_VERSION", "3.20.0")],
@@ -268,12 +275,16 @@ def _place(work: Work, shift: int) -> tuple[int, ...]:
 def _add_work(rows: Rows, work: Work, shift: int) -> None:
     place, node = _place(work, shift), work.node or None
     if work.kind is Kind.COPY:
+        managed = work.copy_kind == MANAGED_H2D
+        if managed:  # as in real exports: without context, stream and call
+            place = (*place[:3], 0, 0, 0, place[6])
         kinds = {
+            MANAGED_H2D: (7, 7),
             H2D: (PINNED if work.pinned else PAGEABLE, DEVICE),
             D2H: (DEVICE, PINNED if work.pinned else PAGEABLE),
         }.get(work.copy_kind, (DEVICE, DEVICE))
         peers = (work.stream.context.device, work.peer) if work.copy_kind == PEER else (None, None)
-        row = (*place, work.bytes, work.copy_kind, *kinds, *peers, None, node, 1)
+        row = (*place, work.bytes, work.copy_kind, *kinds, *peers, 2 if managed else None, node, 1)
         rows.add("CUPTI_ACTIVITY_KIND_MEMCPY", [row])
     elif work.kind is Kind.FILL:
         rows.add("CUPTI_ACTIVITY_KIND_MEMSET", [(*place, 0, work.bytes, node, DEVICE)])
@@ -333,9 +344,9 @@ def _add_places(rows: Rows, machine: Machine, processes: Sequence[Process]) -> N
             gpu = context.gpu.number
             device = (gpu, context.device, process.pid, _uuid(gpu), 108)
             rows.add("TARGET_INFO_CUDA_DEVICE", [device])
-    for gpu in machine.gpus:
+    for card in machine.gpus:
         memory = (40 << 30, 1_555_000_000_000, 1_410_000_000, 108)
-        row = (0, gpu.number, PCIE_GPU, *memory, _uuid(gpu.number), gpu.number, 8, 0)
+        row = (0, card.number, GPU_NAME, *memory, _uuid(card.number), card.number, 8, 0)
         rows.add("TARGET_INFO_GPU", [row])
 
 

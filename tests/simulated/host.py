@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from simulated.chance import factor, mixed, number_of
+from simulated.chance import event_number, factor, mixed, number_of
 from simulated.device import Context, Release, Work
 from simulated.engine import MS, US
 
@@ -109,17 +109,20 @@ class Process:
 class Thread:
     """A thread of a process and its own time ``now``."""
 
+    now: int
+
     def __init__(self, process: Process, number: int, name: str, creator: Thread | None) -> None:
         self.process, self.machine, self.name = process, process.machine, name
         self.id = process.pid + number
-        self.now = self.begin = creator.now if creator else 0
+        self.begin: int = creator.now if creator else 0
+        self.now = self.begin
         self.creator = creator
         self.timeline: list[Segment] = []
         self.stack: list[str] = []
         self.step = 0
         self.loading = False
         self.finished = Flag()
-        self._identity = number_of(f"{process.name}/{name}")
+        self._identity = mixed(self.machine.seed, number_of(f"{process.name}/{name}"))
         self._scope: tuple[int, dict[str, int]] = (self._identity, {})
         self._generator: Steps | None = None
 
@@ -167,16 +170,16 @@ class Thread:
         scope, drawn = self._scope
         count = drawn.get(name, 0)
         drawn[name] = count + 1
-        return mixed(scope, number_of(name), count)
+        return event_number(scope, number_of(name), count)
 
     def jittered(self, ns: float, name: str, spread: float | None = None) -> int:
         """Return a duration around ``ns`` that belongs to this thread, step, scope, name and occurrence."""
         spread = self.machine.spread if spread is None else spread
         return self.drawn(ns, spread, self.identity(name))
 
-    def drawn(self, ns: float, spread: float, *identity: int) -> int:
-        """Return a duration around ``ns`` that belongs to an identity which the caller names."""
-        return max(1, round(ns * factor(spread, self.machine.seed, *identity)))
+    def drawn(self, ns: float, spread: float, identity: int) -> int:
+        """Return a duration around ``ns`` that belongs to an identity, 64 bits of `mixed` or `identity`."""
+        return max(1, round(ns * factor(spread, identity)))
 
     # -- What it does
 
@@ -195,9 +198,9 @@ class Thread:
         start = self.now
         self.stack.append(name)
         with self.scope(name):
-            self.host(150, "push")
+            self.host(150, "push", jitter=False)
             yield
-            self.host(100, "pop")
+            self.host(100, "pop", jitter=False)
         self.stack.pop()
         self.machine.ranges.append((start, self.now, name + detail, self, len(self.stack)))
 

@@ -47,7 +47,7 @@ class BatchLoader:
         every = self.loader.spike_every
         factor = self.loader.spike if every and batch % every == every - 1 else 1.0
         rank = thread.process.rank
-        identity = mixed(number_of("batch"), rank, batch)
+        identity = mixed(thread.machine.seed, number_of("batch"), rank, batch)
         total = thread.drawn(self.loader.load_ns * factor, 0.05, identity)
         thread.begin_step(batch)
         with thread.range("decode"):
@@ -68,7 +68,8 @@ class BatchLoader:
         self.taken[batch].set(thread)
 
     def _load_here(self, thread: Thread, batch: int) -> None:
-        identity = mixed(number_of("batch"), thread.process.rank, batch)
+        rank = thread.process.rank
+        identity = mixed(thread.machine.seed, number_of("batch"), rank, batch)
         total = thread.drawn(self.loader.load_ns, 0.05, identity)
         thread.os_call("read", total * 0.1)
         thread.spend(round(total * 0.9), Cause.LOADING, thread.op)

@@ -64,7 +64,11 @@ class Machine:
     def last_events(self) -> dict[Thread, int]:
         """Return when the last recorded event of each thread ended."""
         if not self._last_events:
-            for _, end, _, thread, *_ in (*self.calls, *self.ranges, *self.os_calls):
+            for end, thread in (
+                *((row[1], row[3]) for row in self.calls),
+                *((row[1], row[3]) for row in self.ranges),
+                *((row[1], row[3]) for row in self.os_calls),
+            ):
                 self._last_events[thread] = max(end, self._last_events.get(thread, 0))
         return self._last_events
 

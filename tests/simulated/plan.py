@@ -24,7 +24,7 @@ class Loader:
 
     workers: int = 4
     prefetch: int = 4  # batches per worker
-    load_ns: int = 2 * MS
+    load_ns: float = 2 * MS
     spike_every: int = 0  # every so many batches one takes `spike` times as long
     spike: float = 1.0
     processes: bool = True  # workers are processes, else threads
@@ -44,7 +44,12 @@ class Plan:
     step_ranges: str = "step {}"  # "" for none
     sequence_numbers: bool = False  # texts as PyTorch's emit_nvtx writes them
     autograd_thread: bool = False
-    stream: str = "default"  # default, blocking, non_blocking
+    visible_devices: bool = False  # every process calls its GPU 0
+    stages: int = 1  # GPUs that one thread drives
+    micro_batches: int = 8  # of a pipeline
+    shares: tuple[float, ...] = ()  # of the work of one thread's GPUs, each beside an equal part
+    latency_ns: int = 3 * US  # from the return of a launch to the begin of its kernel
+    stream: str = "default"  # default, blocking, non_blocking, per_thread
     forward: list[Op] = field(default_factory=list)
     backward: list[Op] = field(default_factory=list)
     optimizer: list[Op] = field(default_factory=list)
@@ -52,6 +57,7 @@ class Plan:
     input_bytes: int = 4 << 20
     input_pinned: bool = True
     input_blocking: bool = False
+    input_beside: bool = False  # in a stream of its own
     warm_up: int = 1  # first iterations that are slower
     log_every: int = 10  # iterations between values that are fetched to be printed
     start_ns: int = 60 * MS  # imports and the like, before the first CUDA call
@@ -83,13 +89,18 @@ class Plan:
         plan.step_ranges = chance.choice(("", "step {}", "ProfilerStep#{}"))
         plan.sequence_numbers = plan.pytorch and chance.random() < 0.4
         plan.autograd_thread = plan.pytorch and chance.random() < 0.5
-        plan.stream = chance.choice(("default", "non_blocking"))
+        plan.stream = chance.choices(("default", "non_blocking", "per_thread"), (6, 4, 1))[0]
+        plan.one_process = plan.ranks > 1 and chance.random() < 0.25
+        plan.visible_devices = chance.random() < 0.5
+        # A kernel may begin before its launch has returned.
+        plan.latency_ns = chance.choice((3 * US, 2 * US, 6 * US, -1 * US))
         plan.log_every = chance.choice((0, 10, 20))
-        plan.start_ns = chance.randrange(20, 200) * MS
+        plan.start_ns = chance.randrange(10, 80) * MS
         plan.read_ns = chance.randrange(1, 20) * MS
         plan.input_bytes = chance.randrange(1, 17) << 20
         _draw_ops(plan, chance)
         _draw_loader(plan, chance)
+        _draw_base(plan, chance)
         return plan
 
 
@@ -112,10 +123,14 @@ PLAIN_OPS = (
 
 def _draw_ops(plan: Plan, chance: random.Random) -> None:
     """Draw ops whose kernels keep the GPU busier than their host code keeps the host."""
-    layers = max(3, min(chance.randrange(4, 25), 3_000 // (plan.iterations * plan.ranks)))
+    passes = 3 if plan.base == "training" else 1
+    launches = chance.randrange(400, 3_000) // (plan.iterations * plan.ranks * passes)
+    layers = max(4, min(launches, 60))
     kernel_ns = chance.randrange(60, 300) * US
     host_ns = chance.randrange(4, 16) * US
     names = FORWARD_OPS if plan.pytorch else PLAIN_OPS
+    if plan.base == "pipeline":
+        layers, kernel_ns = 8, chance.randrange(800, 3_000) * US
     for layer in range(layers):
         name, kernel = names[layer % len(names)]
         ns = round(kernel_ns * chance.uniform(0.5, 1.8))
@@ -137,3 +152,16 @@ def _draw_loader(plan: Plan, chance: random.Random) -> None:
     plan.loader = Loader(workers=workers, prefetch=2, load_ns=load_ns)
     plan.loader.processes = chance.random() < 0.7
     plan.loader.recorded = chance.random() < 0.3
+
+
+def _draw_base(plan: Plan, chance: random.Random) -> None:
+    """Draw what only some base programs have."""
+    if plan.base == "pipeline":
+        plan.stages = chance.choice((2, 2, 4))
+        plan.iterations = min(plan.iterations, 20)
+    elif plan.base == "solver" and chance.random() < 0.4:
+        plan.base, plan.stages = "multi", 2
+    if plan.stages > 1:
+        plan.shares = (1.0,) * plan.stages
+        plan.one_process = plan.visible_devices = False
+        plan.stream = "non_blocking"

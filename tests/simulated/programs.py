@@ -7,14 +7,22 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 
+from simulated.calls import Costs
 from simulated.machine import Machine
 from simulated.plan import Plan
 from simulated.ranks import Rank, World
+from simulated.solving import MultiRank, PipelineRank, ServingRank, SolverRank
 from simulated.training import TrainingRank
-from simulated.troubles import KINDS, Trouble
+from simulated.troubles import EXCLUSIVE, KINDS, Trouble
 
 HEALTHY_SHARE = 0.15
-BASES: dict[str, Callable[..., Rank]] = {"training": TrainingRank}
+BASES: dict[str, Callable[..., Rank]] = {
+    "training": TrainingRank,
+    "solver": SolverRank,
+    "multi": MultiRank,
+    "serving": ServingRank,
+    "pipeline": PipelineRank,
+}
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,14 @@ def draw(seed: int) -> Program:
     plan = Plan.draw(seed)
     count = 0 if chance.random() < HEALTHY_SHARE else chance.choice((1, 1, 2, 3))
     fitting = [kind for kind in KINDS.values() if kind.fits(plan)]
-    kinds = chance.sample(fitting, min(count, len(fitting)))
-    return program(seed, plan, *(kind.name for kind in kinds))
+    chance.shuffle(fitting)
+    names: list[str] = []
+    for kind in fitting:
+        if len(names) < count and not any(
+            kind.name in group and group & set(names) for group in EXCLUSIVE
+        ):
+            names.append(kind.name)
+    return program(seed, plan, *names)
 
 
 def program(seed: int, plan: Plan, *names: str) -> Program:
@@ -71,7 +85,8 @@ def program(seed: int, plan: Plan, *names: str) -> Program:
 def simulate(program: Program, without: frozenset[str] = frozenset()) -> Result:
     """Return the run of a program, with some of its troubles remedied."""
     plan = program.planned(without)
-    machine = Machine(program.seed, gpus=plan.ranks)
+    costs = Costs(latency_ns=plan.latency_ns)
+    machine = Machine(program.seed, gpus=max(plan.ranks, plan.stages), costs=costs)
     machine.annotated = plan.annotated
     world = World(machine, plan)
     shared = machine.process("python") if plan.one_process else None

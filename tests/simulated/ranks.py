@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from simulated import fragments
-from simulated.calls import D2H, H2D, NAMES, Cuda, Event
+from simulated.calls import D2H, H2D, Cuda, Event
 from simulated.chance import mixed, number_of
 from simulated.device import Blocking, Collective, Stream
-from simulated.engine import MS, US
-from simulated.host import Process, Steps, Thread
+from simulated.engine import US
+from simulated.host import Flag, Process, Steps, Thread
 from simulated.loading import BatchLoader
 from simulated.machine import Machine
 from simulated.plan import Op, Plan
@@ -21,13 +21,20 @@ class World:
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         self.machine, self.plan = machine, plan
+        self._barriers: dict[int, list[Flag]] = {}
         self._collectives: dict[tuple[int, int], Collective] = {}
+
+    def barrier(self, step: int) -> list[Flag]:
+        """Return the flags of a barrier of the hosts, one per rank."""
+        return self._barriers.setdefault(step, [Flag() for _ in range(self.plan.ranks)])
 
     def collective(self, thread: Thread, step: int, number: int, ns: int) -> Collective:
         """Return the collective of a step; whoever asks first makes it."""
         key = (step, number)
         if key not in self._collectives:
-            transfer = thread.drawn(ns, 0.04, mixed(number_of("collective"), step, number))
+            transfer = thread.drawn(
+                ns, 0.04, mixed(self.machine.seed, number_of("collective"), step, number)
+            )
             self._collectives[key] = Collective(self.plan.ranks, transfer)
         return self._collectives[key]
 
@@ -39,17 +46,25 @@ class Rank:
         self.world, self.rank, self.process = world, rank, process
         self.machine, self.plan = world.machine, world.plan
         self.thread = process.thread("main" if not self.plan.one_process else f"rank {rank}")
-        self.context = self.machine.context(process, rank)
+        device = 0 if self.plan.visible_devices and not self.plan.one_process else rank
+        self.context = self.machine.context(process, rank, device)
+        self.context.per_thread = self.plan.stream == "per_thread"
         self.cuda = Cuda(self.thread, self.context)
         self.stream = self._stream(self.plan.stream)
         self.side = self.context.stream(Blocking.NON_BLOCKING)
         self.loader: BatchLoader | None = None
+        self.pair: list[Stream] = []  # of the fragment `default_stream`
+        self.inputs = self.context.stream(Blocking.NON_BLOCKING)
         self.calls = 0  # of ops, for their sequence numbers
+        slow = self.plan.extra.get("late_rank_gpu", {})
+        self.slowness = slow.get("factor", 1.0) if slow.get("rank") == rank else 1.0
         self._events = 0
 
     def _stream(self, kind: str) -> Stream:
         if kind == "default":
             return self.context.default
+        if kind == "per_thread":
+            return self.context.stream(Blocking.BLOCKING)
         return self.context.stream(Blocking[kind.upper()])
 
     def event(self) -> Event:
@@ -67,6 +82,8 @@ class Rank:
         for number in range(1, self.plan.iterations + 1):
             self.thread.begin_step(number)
             with self.step_range(number):
+                if number == 1:
+                    yield from self.hook("first step")
                 yield from self.iteration(number)
             self.thread.host(20 * US, "loop")
         self.thread.begin_step(self.plan.iterations + 1)
@@ -116,8 +133,9 @@ class Rank:
         with self.thread.range("aten::to" if plan.pytorch else "upload"):
             self.thread.host(8 * US, "to")
             synchronous = plan.input_blocking and not plan.pytorch
+            stream = self.inputs if plan.input_beside else self.stream
             yield from self.cuda.copy(
-                self.stream,
+                stream,
                 H2D,
                 plan.input_bytes,
                 pinned=plan.input_pinned,
@@ -125,17 +143,51 @@ class Rank:
             )
             if plan.input_blocking and plan.pytorch:
                 yield from self.cuda.stream_sync(self.stream)
+            if plan.input_beside:
+                yield from self.order(self.inputs, self.stream)
 
-    def ops(self, ops: list[Op], cuda: Cuda, place: str) -> Steps:
-        """Run ops: the host code of each, then its launches."""
+    def order(self, first: Stream, then: Stream, cuda: Cuda | None = None) -> Steps:
+        """Let the later work of a stream wait for what another one holds now."""
+        cuda, event = cuda or self.cuda, self.event()
+        yield from cuda.event_record(first, event)
+        yield from cuda.stream_wait(then, event)
+
+    def ops(
+        self, ops: list[Op], cuda: Cuda, place: str, *, first: int = 0, hooks: bool = True
+    ) -> Steps:
+        """Run ops: the host code of each, then its launches; ``first`` is the index of the first op."""
         thread = cuda.thread
-        for index, op in enumerate(ops):
+        for index, op in enumerate(ops, first):
             with thread.range(op.name, self.detail()):
                 thread.host(op.host_ns)
-                for kernel, ns in op.kernels:
-                    yield from cuda.launch(self.stream, kernel, ns)
-            if place:
+                for number, (kernel, ns) in enumerate(op.kernels):
+                    identity = self.kernel_identity(place, thread.step, index, number)
+                    ns_here = ns * self.slowness
+                    yield from cuda.launch(self.stream, kernel, ns_here, identity=identity)
+            if hooks:
                 yield from self.hook(f"after {place} op", index)
+
+    def replay(self) -> Steps:
+        """Launch all ops of an iteration as one graph."""
+        plan, step = self.plan, self.thread.step
+        passes = (
+            ("forward", plan.forward),
+            ("backward", plan.backward),
+            ("optimizer", plan.optimizer),
+        )
+        nodes = [
+            (kernel, ns * self.slowness, self.kernel_identity(place, step, index, number))
+            for place, ops in passes
+            for index, op in enumerate(ops)
+            for number, (kernel, ns) in enumerate(op.kernels)
+        ]
+        with self.thread.range("CUDAGraph.replay" if plan.pytorch else "replay"):
+            self.thread.host(20 * US, "replay")
+            yield from self.cuda.graph(self.stream, 1, nodes)
+
+    def kernel_identity(self, place: str, step: int, op: int, number: int) -> int:
+        """Return the identity of a kernel, however it is launched."""
+        return mixed(self.machine.seed, number_of(place), self.rank, step, op, number)
 
     def detail(self) -> str:
         """Return what the text of a range says of the call."""
@@ -163,6 +215,3 @@ class Rank:
         yield from self.hook("end")
         self.thread.host(self.plan.end_ns, "shutdown")
         yield from self.cuda.free()
-
-
-__all__ = ["MS", "NAMES", "Rank", "World"]

@@ -15,16 +15,17 @@ Interval = tuple[int, int]
 
 def run_span(machine: Machine) -> Interval:
     """Return the first start and the last end of ranges, calls, OS calls and work of recorded processes."""
-    rows: list[Interval] = [(start, end) for start, end, *_ in recorded_rows(machine)]
+    rows = recorded_rows(machine)
     rows += [(work.start, work.end) for work in recorded_works(machine)]
     return min(start for start, _ in rows), max(end for _, end in rows)
 
 
-def recorded_rows(machine: Machine) -> Iterable[tuple[int, int]]:
+def recorded_rows(machine: Machine) -> list[Interval]:
     """Return start and end of everything that the host did and that the report shows."""
-    for start, end, _, thread, *_ in (*machine.calls, *machine.ranges, *machine.os_calls):
-        if thread.process.recorded:
-            yield start, end
+    calls = [(row[0], row[1]) for row in machine.calls if row[3].process.recorded]
+    ranges = [(row[0], row[1]) for row in machine.ranges if row[3].process.recorded]
+    os_calls = [(row[0], row[1]) for row in machine.os_calls if row[3].process.recorded]
+    return calls + ranges + os_calls
 
 
 def recorded_works(machine: Machine) -> list[Work]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from simulated.calls import Cuda, Event
+from simulated.calls import Cuda
 from simulated.engine import US
 from simulated.host import Flag, Process, Steps
 from simulated.plan import Op
@@ -20,7 +20,6 @@ class TrainingRank(Rank):
         super().__init__(world, rank, process)
         steps = self.plan.iterations + 1
         self._go, self._done = [Flag() for _ in range(steps)], [Flag() for _ in range(steps)]
-        self._reduced: Event | None = None
 
     def start_up(self) -> Steps:
         yield from super().start_up()
@@ -34,13 +33,18 @@ class TrainingRank(Rank):
         if self.loader:
             yield from self.loader.next(thread, number - 1)
         yield from self.copy_input()
+        if "graph" in self.plan.extra:
+            yield from self.replay()
+            yield from self.hook("in step", number)
+            yield from self.log(number)
+            return
         with thread.range("forward"):
             yield from self.ops(self.plan.forward, self.cuda, "forward")
         yield from self.hook("after forward", number)
         with thread.range("backward"):
             yield from self._backward_pass(number)
         with thread.range("Optimizer.step#Adam.step" if self.plan.pytorch else "optimizer"):
-            yield from self.ops(self.plan.optimizer, self.cuda, "")
+            yield from self.ops(self.plan.optimizer, self.cuda, "optimizer", hooks=False)
         yield from self.hook("in step", number)
         yield from self.log(number)
 
@@ -65,25 +69,23 @@ class TrainingRank(Rank):
         plan = self.plan
         buckets = plan.buckets if plan.bucket_ns and plan.ranks > 1 else 0
         if not buckets:
-            yield from self.ops(plan.backward, cuda, "backward")
+            yield from self.ops(plan.backward, cuda, "backward", hooks=False)
             return
+        first = 0
         for bucket, ops in enumerate(_split(plan.backward, buckets)):
-            yield from self.ops(ops, cuda, "backward")
+            yield from self.ops(ops, cuda, "backward", first=first, hooks=False)
+            first += len(ops)
             if plan.overlap:
                 yield from self._reduce(number, bucket, cuda)
         if plan.overlap:
-            event = self.event()
-            yield from cuda.event_record(self.side, event)
-            yield from cuda.stream_wait(self.stream, event)
+            yield from self.order(self.side, self.stream, cuda)
         else:
             for bucket in range(buckets):
                 yield from self._all_reduce(number, bucket, cuda)
 
     def _reduce(self, number: int, bucket: int, cuda: Cuda) -> Steps:
         """Reduce a bucket of gradients in the side stream, once they are there."""
-        event = self.event()
-        yield from cuda.event_record(self.stream, event)
-        yield from cuda.stream_wait(self.side, event)
+        yield from self.order(self.stream, self.side, cuda)
         yield from self._all_reduce(number, bucket, cuda)
 
     def _all_reduce(self, number: int, bucket: int, cuda: Cuda) -> Steps:

@@ -106,6 +106,7 @@ class Cuda:
         self.process, self.machine = thread.process, thread.machine
         self.costs = self.machine.costs
         self.names = PER_THREAD_NAMES if context.per_thread else NAMES
+        self.share = 1.0  # of the GPU that a kernel of this thread fills
         self.flush_ns = 0.0  # what the profiler's next flush takes, inside of the next launch
 
     # -- The frame of every call
@@ -163,13 +164,14 @@ class Cuda:
         duration = thread.drawn(ns, self.machine.spread, identity or thread.identity(kernel))
         kind = Kind.COMMUNICATION if collective else Kind.COMPUTE
         work = Work(kind, kernel, stream, duration, correlation, op=thread.op)
-        work.collective = collective
+        work.collective, work.share = collective, self.share
         self._submit(work)
 
     def _submit(self, work: Work, gap: int | None = None) -> None:
         thread = self.thread
         base = self.costs.latency_ns  # below 0 where work begins before its call returns
         latency = thread.jittered(abs(base), "latency", 0.1) * (1 if base > 0 else -1)
+        work.step = thread.step
         issued = Release(thread.now, thread=thread)
         gpu = self.context.gpu
         if gap is None:

@@ -55,8 +55,9 @@ def idle_pieces(machine: Machine, gpu: Gpu) -> list[Piece]:
 def _behind_all(machine: Machine, gpu: Gpu, gap: Interval) -> Iterator[Element]:
     """Walk back from the last host event of the processes that used the GPU."""
     last_events = machine.last_events()
-    processes = {work.stream.context.process for work in gpu.works}
-    threads = [t for p in processes if p.recorded for t in p.threads if t in last_events]
+    users = {work.stream.context.process for work in gpu.works}
+    processes = [p for p in machine.processes if p in users and p.recorded]
+    threads = [thread for p in processes for thread in p.threads if thread in last_events]
     last = max(threads, key=lambda thread: last_events[thread])
     end = last_events[last]
     if end < gap[1]:

@@ -78,6 +78,7 @@ class Work:
     share: float = 1.0  # of the GPU, for crowding
     collective: Collective | None = None
     op: str = ""
+    step: int = 0  # of the thread that issued it
     node: int = 0  # of a graph's nodes, the id; 0: no node
     graph: int = 0
     start: int = -1

@@ -179,6 +179,8 @@ class Thread:
 
     def drawn(self, ns: float, spread: float, identity: int) -> int:
         """Return a duration around ``ns`` that belongs to an identity, 64 bits of `mixed` or `identity`."""
+        if not self.machine.spread:
+            return round(ns)
         return max(1, round(ns * factor(spread, identity)))
 
     # -- What it does

@@ -31,6 +31,7 @@ class Machine:
         self.overhead: list[tuple[int, int, str, Thread]] = []
         self.syncs: list[tuple[int, int, Context, int, int, int, int]] = []
         self._last_events: dict[Thread, int] = {}
+        self.steps: list[tuple[int, int, int, int]] = []  # rank, number, start, end on the host
         self.events: list[tuple[Context, int, int, int]] = []
 
     def process(self, name: str, *, recorded: bool = True) -> Process:

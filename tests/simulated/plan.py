@@ -79,7 +79,7 @@ class Plan:
         """Return a healthy program."""
         chance = random.Random(f"plan {seed}")
         plan = cls()
-        plan.base = chance.choices(("training", "solver", "serving", "pipeline"), (6, 3, 2, 1))[0]
+        plan.base = chance.choices(("training", "solver", "serving", "pipeline"), (7, 4, 2, 2))[0]
         if plan.base == "training":
             plan.ranks = chance.choices((1, 2, 4), (5, 3, 1))[0]
             plan.bucket_ns = chance.randrange(1, 4) * MS if plan.ranks > 1 else 0

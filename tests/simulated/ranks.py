@@ -81,10 +81,12 @@ class Rank:
         yield from self.start_up()
         for number in range(1, self.plan.iterations + 1):
             self.thread.begin_step(number)
+            start = self.thread.now
             with self.step_range(number):
                 if number == 1:
                     yield from self.hook("first step")
                 yield from self.iteration(number)
+            self.machine.steps.append((self.rank, number, start, self.thread.now))
             self.thread.host(20 * US, "loop")
         self.thread.begin_step(self.plan.iterations + 1)
         yield from self.end()

@@ -69,7 +69,7 @@ EXCLUSIVE: tuple[frozenset[str], ...] = (
     frozenset(("exposed_communication", "hidden_communication")),
     frozenset(("late_rank_host", "late_rank_gpu")),
     frozenset(("back_pressure", "value_each_step", "needed_sync")),
-    frozenset(("pipeline_bubble", "time_slicing")),
+    frozenset(("pipeline_bubble", "time_slicing", "slow_host_op")),
 )
 
 
@@ -152,22 +152,22 @@ _register(
 _register(
     Kind(
         "small_prefetch",
-        "Every fifth batch takes several times as long, and too few batches are ready to bridge it.",
+        "Every eighth batch takes several times as long, and too few batches are ready to bridge it.",
         "Eight batches per worker ahead.",
         fits=lambda plan: plan.loader is not None,
-        draw=lambda plan, chance: {"workers": 2, "factor": 0.45, "spike": chance.uniform(4, 5)},
+        draw=lambda plan, chance: {"workers": 2, "factor": 0.42, "spike": chance.uniform(8, 11)},
         inject=_loader(
             workers=lambda _, n: int(n["workers"]),
             load_ns=_load_ns,
             prefetch=lambda *_: 1,
-            spike_every=lambda *_: 5,
+            spike_every=lambda *_: 8,
             spike=lambda _, n: n["spike"],
         ),
         remedy=_loader(
             workers=lambda _, n: int(n["workers"]),
             load_ns=_load_ns,
             prefetch=lambda *_: 8,
-            spike_every=lambda *_: 5,
+            spike_every=lambda *_: 8,
             spike=lambda _, n: n["spike"],
         ),
         about=_about_loader,
@@ -563,6 +563,11 @@ def _uneven(plan: Plan, numbers: Numbers) -> None:
     plan.shares = (1 + more, *[1 - more / (plan.stages - 1)] * (plan.stages - 1))
 
 
+def _kernels(plan: Plan) -> tuple[str, ...]:
+    ops = (*plan.forward, *plan.backward, *plan.optimizer)
+    return tuple(dict.fromkeys(kernel for op in ops for kernel, _ in op.kernels))
+
+
 def _ranks(plan: Plan) -> bool:
     return plan.base == "training" and plan.ranks > 1
 
@@ -591,9 +596,7 @@ _register(
         },
         inject=_fragment("late_rank_gpu"),
         remedy=_nothing,
-        about=lambda plan: About(
-            kernels=(ALL_REDUCE, *dict.fromkeys(k for op in plan.forward for k, _ in op.kernels))
-        ),
+        about=lambda plan: About(kernels=(ALL_REDUCE, *_kernels(plan))),
     )
 )
 _register(
@@ -648,9 +651,7 @@ _register(
         draw=lambda plan, chance: {"share": chance.uniform(0.15, 0.5)},
         inject=_uneven,
         remedy=_nothing,
-        about=lambda plan: About(
-            kernels=tuple(dict.fromkeys(k for op in plan.forward for k, _ in op.kernels))
-        ),
+        about=lambda plan: About(kernels=_kernels(plan)),
     )
 )
 

@@ -67,3 +67,56 @@ def _trouble(program: Program, trouble: Trouble, length: int) -> TroubleTruth:
     remedied = length if healthy else _length(program, frozenset([name]))
     about = trouble.kind.about(program.planned())
     return TroubleTruth(name, length - remedied, about, healthy, remedied)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A collective on one GPU: how long it waited for the last rank, and how long it moved data."""
+
+    gpu: int
+    start: int
+    end: int
+    late_gpu: int
+    waiting_ns: int
+    transfer_ns: int
+
+
+def collective_waits(result: Result) -> list[Wait]:
+    """Return what each collective was on each GPU, in order of begin."""
+    waits = []
+    for work in result.machine.works():
+        if work.collective is not None:
+            late = work.collective.late
+            gpu, late_gpu = work.stream.context.gpu.number, late.stream.context.gpu.number
+            waiting = late.start - work.start
+            transfer = work.end - late.start
+            waits.append(Wait(gpu, work.start, work.end, late_gpu, waiting, transfer))
+    return waits
+
+
+@dataclass(frozen=True)
+class Step:
+    """An iteration of a rank: on its host, and the hull of the work that it issued on each GPU."""
+
+    rank: int
+    number: int
+    start: int
+    end: int
+    work: dict[int, Interval]
+
+
+def iterations(result: Result) -> list[Step]:
+    """Return the iterations of all ranks, in order of rank and number."""
+    hulls: dict[tuple[int, int], dict[int, Interval]] = {}
+    for work in result.machine.works():
+        process, gpu = work.stream.context.process, work.stream.context.gpu.number
+        if not work.step or not process.recorded or process.name == "other program":
+            continue
+        rank = gpu if result.plan.stages == 1 else 0
+        hull = hulls.setdefault((rank, work.step), {})
+        first, last = hull.get(gpu, (work.start, work.end))
+        hull[gpu] = min(first, work.start), max(last, work.end)
+    return [
+        Step(rank, number, start, end, hulls.get((rank, number), {}))
+        for rank, number, start, end in sorted(result.machine.steps)
+    ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Self
 
 from simulated.causes import Piece, idle_pieces
+from simulated.host import Cause
 from simulated.programs import Program, Result, simulate
 from simulated.span import Interval, run_span, states, works_of
 from simulated.troubles import About, Trouble
@@ -37,6 +39,13 @@ class Truth:
     def length_ns(self) -> int:
         """The length of the run."""
         return self.span[1] - self.span[0]
+
+    def idle_by_cause(self, gpu: int) -> dict[tuple[Cause, str], int]:
+        """Return the idle time of a GPU by cause and name, the longest first."""
+        total: Counter[tuple[Cause, str]] = Counter()
+        for piece in self.idle[gpu]:
+            total[piece.cause, piece.name] += piece.end - piece.start
+        return dict(total.most_common())
 
     @classmethod
     def of(cls, program: Program) -> Self:

@@ -139,7 +139,9 @@ def _draw_ops(plan: Plan, chance: random.Random) -> None:
             back = name.removeprefix("aten::") + "_backward"
             plan.backward.insert(0, Op(back, host_ns, [(f"{kernel}_bwd", 2 * ns)]))
     # What each iteration begins with, and nothing else is: without it layers could not be told from iterations.
-    name, kernel = ("aten::embedding", "index_select_kernel") if plan.pytorch else ("begin", "reset_kernel")
+    name, kernel = (
+        ("aten::embedding", "index_select_kernel") if plan.pytorch else ("begin", "reset_kernel")
+    )
     plan.forward.insert(0, Op(name, host_ns, [(kernel, kernel_ns // 2)]))
     if plan.backward:
         plan.backward.append(Op("embedding_backward", host_ns, [(f"{kernel}_bwd", kernel_ns)]))

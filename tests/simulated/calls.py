@@ -44,6 +44,9 @@ NAMES = {
     "event_record": "cudaEventRecord_v3020",
     "stream_wait": "cudaStreamWaitEvent_v3020",
     "graph_launch": "cudaGraphLaunch_v10000",
+    "graph_instantiate": "cudaGraphInstantiate_v12000",
+    "host_alloc": "cudaHostAlloc_v3020",
+    "free_host": "cudaFreeHost_v3020",
     "memcpy_peer": "cudaMemcpyPeerAsync_v4000",
     "prefetch": "cudaMemPrefetchAsync_v8000",
     "set_device": "cudaSetDevice_v3020",
@@ -119,9 +122,10 @@ class Cuda:
     def _record(self, name: str, start: int, correlation: int, result: int = 0) -> None:
         self.machine.calls.append((start, self.thread.now, name, self.thread, correlation, result))
 
-    def _spend(self, ns: float, name: str) -> None:
+    def _spend(self, ns: float, name: str, part: str = "") -> None:
+        """Spend time in a call; ``part`` of it has random numbers of its own."""
         thread = self.thread
-        length = thread.jittered(ns, name)
+        length = thread.jittered(ns, part or name)
         thread.spend(length, Cause.LOADING if thread.loading else Cause.API, name)
 
     def _first_call(self, name: str) -> None:
@@ -156,7 +160,7 @@ class Cuda:
         self._first_call(name)
         if kernel not in self.process.modules:
             self.process.modules.add(kernel)
-            self._spend(self.costs.load_ns, f"load {kernel}")
+            self._spend(self.costs.load_ns, name, f"load {kernel}")
         yield from self._queue_slot(stream, name)
         self._flush()
         self._spend(self.costs.launch_ns, name)
@@ -190,14 +194,26 @@ class Cuda:
 
     def _queue_slot(self, stream: Stream, name: str) -> Steps:
         """Wait while the stream holds as many launches that have not begun as it can."""
-        if len(stream.works) < QUEUE_DEPTH:
+        if len(stream.heads) < QUEUE_DEPTH:
             return
-        oldest, thread = stream.works[-QUEUE_DEPTH], self.thread
+        oldest, thread = stream.heads[-QUEUE_DEPTH], self.thread
         while oldest.start < 0:
             oldest.started.append(thread.wake)
             yield PARK
         if oldest.start > thread.now:
             thread.until(oldest.start, Cause.API, name, oldest.release)
+
+    def instantiate(self, nodes: list[tuple[str, float, int]]) -> Steps:
+        """Instantiate a graph, and load the kernels of its nodes."""
+        thread, name = self.thread, NAMES["graph_instantiate"]
+        yield from thread.catch_up()
+        start, correlation = thread.now, self._enter()
+        self._spend(self.costs.call_ns * (10 + len(nodes)), name)
+        for kernel in dict.fromkeys(kernel for kernel, _, _ in nodes):
+            if kernel not in self.process.modules:
+                self.process.modules.add(kernel)
+                self._spend(self.costs.load_ns, name, f"load {kernel}")
+        self._record(name, start, correlation)
 
     def graph(self, stream: Stream, graph: int, nodes: list[tuple[str, float, int]]) -> Steps:
         """Launch a graph whose nodes form a chain: kernels, with their durations and identities."""
@@ -216,11 +232,16 @@ class Cuda:
 
     def fill(self, stream: Stream, size: int) -> Steps:
         """Fill memory (cudaMemsetAsync)."""
-        name = self.names["memset_async"]
-        yield from self.call(name, self.costs.launch_ns)
-        duration = self.thread.jittered(1_000 + size / 600, "[memset]")
-        work = Work(Kind.FILL, "[memset]", stream, duration, self.process.correlation)
-        work.bytes, work.op = size, self.thread.op
+        thread, name = self.thread, self.names["memset_async"]
+        yield from thread.catch_up()
+        start, correlation = thread.now, self._enter()
+        self._first_call(name)
+        yield from self._queue_slot(stream, name)
+        self._spend(self.costs.launch_ns, name)
+        self._record(name, start, correlation)
+        duration = thread.jittered(1_000 + size / 600, "[memset]")
+        work = Work(Kind.FILL, "[memset]", stream, duration, correlation, op=thread.op)
+        work.bytes = size
         self._submit(work)
 
     def copy(
@@ -233,7 +254,11 @@ class Cuda:
         blocking: bool = False,
         peer: int = -1,
     ) -> Steps:
-        """Copy memory; ``blocking``: with cudaMemcpy; ``peer``: the other device of a peer copy."""
+        """Copy memory; ``peer``: the other device of a peer copy.
+
+        ``blocking``: with cudaMemcpy, which works in the default stream: the legacy one or that of the thread.
+        """
+        assert not blocking or stream is self.context.default or self.context.per_thread
         thread, costs = self.thread, self.costs
         key = "memcpy_peer" if kind == PEER else "memcpy" if blocking else "memcpy_async"
         name = self.names[key]
@@ -243,10 +268,11 @@ class Cuda:
         pinned = pinned or kind not in {H2D, D2H}
         if blocking and kind == H2D and not pinned and stream.last:
             yield from self._wait(stream_works(stream), name)
+        yield from self._queue_slot(stream, name)
         self._spend(costs.copy_call_ns, name)
         device_ns = 1_200 + size / costs.bandwidths[kind, pinned]
         if kind == H2D and not pinned:
-            self._spend(device_ns, f"staging of {name}")
+            self._spend(device_ns, name, f"staging of {name}")
         label = f"[memcpy {kind}]"
         work = Work(Kind.COPY, label, stream, thread.jittered(device_ns, label), correlation)
         work.engine, work.bytes, work.copy_kind, work.pinned = ENGINES[kind], size, kind, pinned

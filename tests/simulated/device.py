@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from simulated.engine import US, Engine
@@ -97,6 +98,7 @@ class Stream:
     def __init__(self, context: Context, number: int, blocking: Blocking) -> None:
         self.context, self.number, self.blocking = context, number, blocking
         self.works: list[Work] = []
+        self.heads: list[Work] = []  # the first of each call, a graph's nodes being of one
         self.awaited: list[Work] = []  # of other streams, which the next work waits for
 
     @property
@@ -174,6 +176,8 @@ class Gpu:
         for other in stream.awaited:
             self._after(work, other, CROSS_NS)
         stream.awaited.clear()
+        if not stream.works or stream.works[-1].correlation != work.correlation:
+            stream.heads.append(work)
         stream.works.append(work)
         self.works.append(work)
         if not work.missing:
@@ -263,10 +267,15 @@ class Gpu:
 
     def _blocker(self, process: Process) -> Work | None:
         """Return the work of another process that ended last."""
-        for work in reversed(self.works):
-            if work.stream.context.process is not process and 0 <= work.end <= self.engine.now:
-                return work
-        return None
+        ended = (
+            work
+            for work in reversed(self.works)
+            if work.release is not None
+            and work.stream.context.process is not process
+            and 0 <= work.end <= self.engine.now
+        )
+        # Of the last of several streams, which are near the end of the list.
+        return max(islice(ended, 8), key=lambda work: work.end, default=None)
 
     def _run(self, work: Work, start: int) -> None:
         work.start = start

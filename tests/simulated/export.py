@@ -169,7 +169,7 @@ def write(result: Result, path: Path, *, per_process: bool = False) -> list[Path
         return [rows_of(machine, recorded).written(path)]
     ranks = [process for process in recorded if process.contexts]
     return [
-        rows_of(machine, [process], shift=1_000_003 * number).written(
+        rows_of(machine, [process], shift=-1_000_003 * number).written(
             path.with_name(f"{path.stem}.{number}{path.suffix}")
         )
         for number, process in enumerate(ranks)
@@ -185,8 +185,10 @@ def rows_of(
     _add_works(rows, machine, chosen, shift, whole_graphs=whole_graphs)
     _add_waits(rows, machine, chosen, shift)
     _add_places(rows, machine, processes)
-    last = max((w.end for w in machine.works()), default=0)
-    last = max([last, *(row[1] for row in machine.calls), *(row[1] for row in machine.ranges)])
+    ends = [work.end for work in machine.works()]
+    for host in (machine.calls, machine.ranges, machine.os_calls):
+        ends += [row[1] for row in host]
+    last = max(ends)
     stop = last - shift + 10_000_000
     rows.add("ANALYSIS_DETAILS", [(0, stop, 0, stop)])
     rows.add("TARGET_INFO_SESSION_START_TIME", [(EPOCH + shift, "2023-11-14T22:13:20")])

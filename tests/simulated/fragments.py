@@ -2,23 +2,26 @@
 
 A fragment gets the rank, its numbers (as `Plan.extra` has them) and the number of the step or of the op. Its name is
 the key in `Plan.extra`. The places: ``begin`` (before everything), ``threads`` (where threads are made), ``first step``, ``before
-step``, ``after forward op``, ``after forward``, ``in step`` (at its end), ``end`` (behind the last step).
+step``, ``after forward op``, ``after forward``, ``in step`` (at its end), ``between steps``, ``end`` (behind the last step).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from simulated.calls import D2D, D2H, Cuda, Event
+from simulated.calls import D2D, D2H, H2D, NAMES, Cuda, Event
 from simulated.device import Blocking
 from simulated.engine import US
-from simulated.host import Cause, Flag, Steps, Thread
+from simulated.host import Cause, Flag, Lock, Steps, Thread
 
 if TYPE_CHECKING:
     from simulated.ranks import Rank
 
 Numbers = Mapping[str, float]
+MUTEX = "pthread_mutex_lock"
+WAITS = ("stream_sync", "device_sync", "event_sync")
 AT: dict[tuple[str, str], Callable[..., Steps]] = {}
 
 
@@ -43,11 +46,16 @@ def _due(numbers: Numbers, step: int) -> bool:
 
 @at("after forward op")
 def needless_sync(rank: Rank, numbers: Numbers, index: int) -> Steps:
-    if index % int(numbers["every"]) == 0:
-        if numbers["device"]:
-            yield from rank.cuda.device_sync()
-        else:
-            yield from rank.cuda.stream_sync(rank.stream)
+    if index % int(numbers["every"]):
+        return
+    if numbers["waits_for"] == WAITS.index("device_sync"):
+        yield from rank.cuda.device_sync()
+    elif numbers["waits_for"] == WAITS.index("stream_sync"):
+        yield from rank.cuda.stream_sync(rank.stream)
+    else:
+        event = rank.event()
+        yield from rank.cuda.event_record(rank.stream, event)
+        yield from rank.cuda.event_sync(event)
 
 
 @at("after forward op")
@@ -71,7 +79,26 @@ def needed_sync(rank: Rank, numbers: Numbers, step: int) -> Steps:
     rank.thread.host(numbers["host_ns"], "decide")
 
 
-# -- Launches
+@at("in step")
+def late_value(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    """Wait for the value of the step before, while the GPU has the work of this one."""
+    before, rank.value = rank.value, rank.event()
+    with rank.thread.range("print loss"):
+        yield from rank.cuda.copy(rank.stream, D2H, 4)
+        yield from rank.cuda.event_record(rank.stream, rank.value)
+        if before is not None:
+            yield from rank.cuda.event_sync(before)
+        rank.thread.host(15 * US, "print")
+
+
+# -- Kernels and launches
+
+
+@at("after forward")
+def slow_kernel(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    with rank.thread.range("transpose"):
+        rank.thread.host(6 * US)
+        yield from rank.cuda.launch(rank.stream, "naive_transpose_kernel", numbers["kernel_ns"])
 
 
 @at("in step")
@@ -90,7 +117,7 @@ def small_kernels(rank: Rank, numbers: Numbers, step: int) -> Steps:
 
 @at("in step")
 def default_stream(rank: Rank, numbers: Numbers, step: int) -> Steps:
-    """Run pairs of kernels in two streams, with a fill between them: in the default stream, or in one of its own."""
+    """Run pairs of kernels in two streams, with fills between them: in the default stream, or in one of their own."""
     kind = Blocking.BLOCKING if numbers["blocking"] else Blocking.NON_BLOCKING
     if len(rank.pair) == 0:
         rank.pair = [rank.context.stream(kind) for _ in range(2)]
@@ -104,11 +131,32 @@ def default_stream(rank: Rank, numbers: Numbers, step: int) -> Steps:
             yield from rank.cuda.launch(first, "branch_a_kernel", numbers["kernel_ns"])
             yield from rank.cuda.fill(fills, 4_096)
             yield from rank.cuda.launch(second, "branch_b_kernel", numbers["kernel_ns"])
+            yield from rank.cuda.fill(fills, 4_096)
     for stream in (first, second):
         yield from rank.order(stream, rank.stream)
 
 
 # -- Memory
+
+
+@at("before step")
+def small_copies(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    """Copy many small pieces of an input, or all of them at once."""
+    count = int(numbers["count"])
+    with rank.thread.range("upload pieces"):
+        for _ in range(1 if numbers["packed"] else count):
+            rank.thread.host(2 * US)
+            size = 4_096 * (count if numbers["packed"] else 1)
+            yield from rank.cuda.copy(rank.stream, H2D, size)
+
+
+@at("before step")
+def pinned_in_loop(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    """Allocate pinned memory and release it in each step."""
+    with rank.thread.range("staging buffer"):
+        yield from rank.cuda.call(NAMES["host_alloc"], numbers["alloc_ns"])
+        rank.thread.host(10 * US)
+        yield from rank.cuda.call(NAMES["free_host"], numbers["alloc_ns"] * 0.4)
 
 
 @at("before step")
@@ -180,18 +228,39 @@ def jit(rank: Rank, numbers: Numbers, step: int) -> Steps:
 def python_lock(rank: Rank, numbers: Numbers) -> Steps:
     """Start a thread that holds Python's lock again and again."""
     holder = rank.process.thread("statistics", creator=rank.thread)
-    holder.run(_hold_lock(holder, rank.thread.finished, numbers))
+    take = holder.take_python_lock
+    lock = rank.process.python_lock
+    holder.run(_hold_lock(holder, take, lock, rank.thread.finished, numbers))
     yield from ()
 
 
-def _hold_lock(thread: Thread, finished: Flag, numbers: Numbers) -> Steps:
+@at("threads")
+def lock_contention(rank: Rank, numbers: Numbers) -> Steps:
+    """Start a thread that holds a lock of the program again and again."""
+    holder = rank.process.thread("statistics", creator=rank.thread)
+    take = partial(holder.acquire, rank.mutex, MUTEX, Cause.OS)
+    holder.run(_hold_lock(holder, take, rank.mutex, rank.thread.finished, numbers))
+    yield from ()
+
+
+@at("before step")
+def lock_taken(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    with rank.thread.range("update statistics"):
+        yield from rank.thread.acquire(rank.mutex, MUTEX, Cause.OS)
+        rank.thread.host(20 * US)
+        yield from rank.thread.release(rank.mutex)
+
+
+def _hold_lock(
+    thread: Thread, take: Callable[[], Steps], lock: Lock, finished: Flag, numbers: Numbers
+) -> Steps:
     for turn in range(100_000):
         thread.begin_step(turn)
         thread.os_call("nanosleep", numbers["pause_ns"])
-        yield from thread.take_python_lock()
+        yield from take()
         with thread.range("statistics"):
             thread.host(numbers["hold_ns"])
-        yield from thread.release(thread.process.python_lock)
+        yield from thread.release(lock)
         if finished.release is not None:
             return
 
@@ -207,6 +276,28 @@ def python_lock_taken(rank: Rank, numbers: Numbers, index: int) -> Steps:
 def slow_host_op(rank: Rank, numbers: Numbers, step: int) -> Steps:
     with rank.thread.range("tokenize"):
         rank.thread.host(numbers["host_ns"])
+    yield from ()
+
+
+@at("before step")
+def file_in_step(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    with rank.thread.range("read sample"):
+        rank.thread.os_call("open64", 8 * US)
+        rank.thread.os_call("pread64", numbers["read_ns"])
+    yield from ()
+
+
+@at("before step")
+def sleep_in_step(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    rank.thread.os_call("clock_nanosleep", numbers["sleep_ns"])
+    yield from ()
+
+
+@at("between steps")
+def garbage_collection(rank: Rank, numbers: Numbers, step: int) -> Steps:
+    """Stop now and then, outside of all ranges."""
+    if _due(numbers, step):
+        rank.thread.host(numbers["host_ns"], "garbage collection")
     yield from ()
 
 

@@ -58,7 +58,8 @@ class Plan:
     input_pinned: bool = True
     input_blocking: bool = False
     input_beside: bool = False  # in a stream of its own
-    warm_up: int = 1  # first iterations that are slower
+    graph: bool = False  # an iteration is one CUDA graph
+    validate_every: int = 0  # iterations between validations
     log_every: int = 10  # iterations between values that are fetched to be printed
     start_ns: int = 60 * MS  # imports and the like, before the first CUDA call
     read_ns: int = 5 * MS  # reading files before the first iteration
@@ -73,6 +74,11 @@ class Plan:
         """Return what an iteration's kernels take on one rank."""
         ops = (*self.forward, *self.backward, *self.optimizer)
         return sum(ns for op in ops for _, ns in op.kernels)
+
+    @property
+    def plain_copies(self) -> bool:
+        """Whether the program copies with cudaMemcpy, which works in the default stream."""
+        return not self.pytorch and self.stream in {"default", "per_thread"} and self.stages == 1
 
     @classmethod
     def draw(cls, seed: int) -> Self:
@@ -168,6 +174,10 @@ def _draw_base(plan: Plan, chance: random.Random) -> None:
         plan.iterations = min(plan.iterations, 20)
     elif plan.base == "solver" and chance.random() < 0.4:
         plan.base, plan.stages = "multi", 2
+    elif plan.ranks == 1 and chance.random() < 0.12:
+        plan.graph = True
+    elif plan.base == "training" and plan.iterations >= 16 and chance.random() < 0.2:
+        plan.validate_every = chance.randrange(5, 9)
     if plan.stages > 1:
         plan.shares = (1.0,) * plan.stages
         plan.one_process = plan.visible_devices = False

@@ -63,7 +63,7 @@ def draw(seed: int) -> Program:
     plan = Plan.draw(seed)
     count = 0 if chance.random() < HEALTHY_SHARE else chance.choice((1, 1, 2, 3))
     fitting = [kind for kind in KINDS.values() if kind.fits(plan)]
-    chance.shuffle(fitting)
+    fitting.sort(key=lambda kind: chance.expovariate(kind.weight))
     names: list[str] = []
     for kind in fitting:
         if len(names) < count and not any(

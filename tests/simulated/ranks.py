@@ -10,7 +10,7 @@ from simulated.calls import D2H, H2D, Cuda, Event
 from simulated.chance import mixed, number_of
 from simulated.device import Blocking, Collective, Stream
 from simulated.engine import US
-from simulated.host import Flag, Process, Steps, Thread
+from simulated.host import Flag, Lock, Process, Steps, Thread
 from simulated.loading import BatchLoader
 from simulated.machine import Machine
 from simulated.plan import Op, Plan
@@ -55,6 +55,8 @@ class Rank:
         self.loader: BatchLoader | None = None
         self.pair: list[Stream] = []  # of the fragment `default_stream`
         self.inputs = self.context.stream(Blocking.NON_BLOCKING)
+        self.mutex = Lock()
+        self.value: Event | None = None  # of the fragment `late_value`
         self.calls = 0  # of ops, for their sequence numbers
         slow = self.plan.extra.get("late_rank_gpu", {})
         self.slowness = slow.get("factor", 1.0) if slow.get("rank") == rank else 1.0
@@ -88,12 +90,18 @@ class Rank:
                 yield from self.iteration(number)
             self.machine.steps.append((self.rank, number, start, self.thread.now))
             self.thread.host(20 * US, "loop")
+            yield from self.hook("between steps", number)
+            yield from self.between(number)
         self.thread.begin_step(self.plan.iterations + 1)
         yield from self.end()
 
     def iteration(self, number: int) -> Steps:
         """Run an iteration."""
         raise NotImplementedError
+
+    def between(self, number: int) -> Steps:
+        """Run what follows an iteration and is none."""
+        yield from ()
 
     @contextmanager
     def step_range(self, number: int) -> Iterator[None]:
@@ -134,7 +142,7 @@ class Rank:
         plan = self.plan
         with self.thread.range("aten::to" if plan.pytorch else "upload"):
             self.thread.host(8 * US, "to")
-            synchronous = plan.input_blocking and not plan.pytorch
+            synchronous = plan.input_blocking and plan.plain_copies
             stream = self.inputs if plan.input_beside else self.stream
             yield from self.cuda.copy(
                 stream,
@@ -143,7 +151,7 @@ class Rank:
                 pinned=plan.input_pinned,
                 blocking=synchronous,
             )
-            if plan.input_blocking and plan.pytorch:
+            if plan.input_blocking and not synchronous:
                 yield from self.cuda.stream_sync(self.stream)
             if plan.input_beside:
                 yield from self.order(self.inputs, self.stream)
@@ -185,6 +193,8 @@ class Rank:
         ]
         with self.thread.range("CUDAGraph.replay" if plan.pytorch else "replay"):
             self.thread.host(20 * US, "replay")
+            if step == 1:
+                yield from self.cuda.instantiate(nodes)
             yield from self.cuda.graph(self.stream, 1, nodes)
 
     def kernel_identity(self, place: str, step: int, op: int, number: int) -> int:
@@ -202,8 +212,10 @@ class Rank:
         """Fetch a value from the device, as `.item()` does."""
         with self.thread.range(op):
             self.thread.host(5 * US, "item")
-            yield from self.cuda.copy(self.stream, D2H, 4, pinned=False)
-            yield from self.cuda.stream_sync(self.stream)
+            plain = self.plan.plain_copies
+            yield from self.cuda.copy(self.stream, D2H, 4, pinned=False, blocking=plain)
+            if not plain:
+                yield from self.cuda.stream_sync(self.stream)
 
     def log(self, number: int) -> Steps:
         """Print a value now and then."""

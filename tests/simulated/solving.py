@@ -16,7 +16,7 @@ class SolverRank(Rank):
 
     def iteration(self, number: int) -> Steps:
         yield from self.hook("before step", number)
-        if "graph" in self.plan.extra:
+        if self.plan.graph:
             yield from self.replay()
         else:
             yield from self.ops(self.plan.forward, self.cuda, "forward")
@@ -36,7 +36,10 @@ class ServingRank(Rank):
             thread.host(60 * US, "parse")
         yield from self.copy_input()
         with thread.range("forward"):
-            yield from self.ops(self.plan.forward, self.cuda, "forward")
+            if self.plan.graph:
+                yield from self.replay()
+            else:
+                yield from self.ops(self.plan.forward, self.cuda, "forward")
         yield from self.hook("after forward", number)
         yield from self.hook("in step", number)
         with thread.range("answer"):

@@ -10,6 +10,7 @@ from simulated.host import Flag, Process, Steps
 from simulated.plan import Op
 from simulated.ranks import Rank, World
 
+VALIDATION_BATCHES = 3
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
@@ -33,8 +34,9 @@ class TrainingRank(Rank):
         if self.loader:
             yield from self.loader.next(thread, number - 1)
         yield from self.copy_input()
-        if "graph" in self.plan.extra:
+        if self.plan.graph:
             yield from self.replay()
+            yield from self.hook("after forward", number)
             yield from self.hook("in step", number)
             yield from self.log(number)
             return
@@ -47,6 +49,20 @@ class TrainingRank(Rank):
             yield from self.ops(self.plan.optimizer, self.cuda, "optimizer", hooks=False)
         yield from self.hook("in step", number)
         yield from self.log(number)
+
+    def between(self, number: int) -> Steps:
+        """Validate now and then: some batches, forward alone."""
+        if not self.plan.validate_every or number % self.plan.validate_every:
+            return
+        self.thread.begin_step(-number)  # which is no iteration
+        with self.thread.range("validation"):
+            for batch in range(VALIDATION_BATCHES):
+                with self.thread.scope(f"batch {batch}"):
+                    yield from self.copy_input()
+                    yield from self.ops(
+                        self.plan.forward, self.cuda, f"validation {batch}", hooks=False
+                    )
+            yield from self.fetch("aten::item" if self.plan.pytorch else "accuracy")
 
     # -- The backward pass
 

@@ -6,12 +6,14 @@ trouble and been remedied (`remedy`). Both see a plan that other troubles may ha
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from simulated.calls import NAMES, PER_THREAD_NAMES
 from simulated.engine import MS, US
+from simulated.fragments import MUTEX, WAITS
 from simulated.loading import NEXT
 from simulated.plan import Op, Plan
 from simulated.training import ALL_REDUCE
@@ -29,6 +31,8 @@ class About:
     kernels: tuple[str, ...] = ()
     os_calls: tuple[str, ...] = ()
     overhead: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()  # that are late, or shared
+    outside_ops: bool = False  # host code in no range but those of steps
     once: bool = False  # paid once, not in each iteration
 
 
@@ -45,6 +49,7 @@ class Kind:
     remedy: Change
     about: Callable[[Plan], About]
     healthy: bool = False
+    weight: float = 1.0  # of being drawn, for what fits few programs or very many
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,22 @@ def _any(plan: Plan) -> bool:
 def _call(plan: Plan, key: str) -> str:
     """Return the name of a call as this program makes it."""
     return (PER_THREAD_NAMES if plan.stream == "per_thread" else NAMES)[key]
+
+
+def _by_ops(*bases: str) -> Callable[[Plan], bool]:
+    """Return whether a program of these bases launches its ops one by one."""
+    return lambda plan: plan.base in bases and not plan.graph
+
+
+def _log(chance: random.Random, low: float, high: float) -> float:
+    """Draw a size of which each order of magnitude is as likely."""
+    return math.exp(chance.uniform(math.log(low), math.log(high)))
+
+
+def _fetch_calls(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the calls that fetch a value."""
+    keys = ("memcpy",) if plan.plain_copies else ("memcpy_async", "stream_sync")
+    return tuple(_call(plan, key) for key in keys)
 
 
 def _one_stream(plan: Plan) -> bool:
@@ -200,9 +221,9 @@ def _input(**changes: bool) -> Change:
 
 
 def _about_input(plan: Plan) -> About:
-    synchronous = plan.input_blocking and not plan.pytorch
+    synchronous = plan.input_blocking and plan.plain_copies
     calls = [_call(plan, "memcpy" if synchronous else "memcpy_async")]
-    if plan.input_blocking and plan.pytorch:
+    if plan.input_blocking and not synchronous:
         calls.append(_call(plan, "stream_sync"))
     return About(ops=("aten::to" if plan.pytorch else "upload",), calls=tuple(calls))
 
@@ -240,19 +261,15 @@ _register(
         "needless_sync",
         "The host waits for the GPU after ops, and uses no value of it.",
         "No synchronization.",
-        fits=lambda plan: plan.base in {"training", "solver", "serving"},
+        fits=_by_ops("training", "solver", "serving"),
         draw=lambda plan, chance: {
             "every": chance.choice((1, 2, 3)),
-            "device": chance.choice((0, 1)),
+            "waits_for": chance.randrange(len(WAITS)),
         },
         inject=_fragment("needless_sync"),
         remedy=_nothing,
         about=lambda plan: About(
-            calls=(
-                _call(
-                    plan, "device_sync" if plan.extra["needless_sync"]["device"] else "stream_sync"
-                ),
-            )
+            calls=(_call(plan, WAITS[int(plan.extra["needless_sync"]["waits_for"])]),)
         ),
     )
 )
@@ -267,7 +284,7 @@ _register(
         remedy=_fragment("value_each_step", every=20),
         about=lambda plan: About(
             ops=("aten::item" if plan.pytorch else "print residual",),
-            calls=(_call(plan, "memcpy_async"), _call(plan, "stream_sync")),
+            calls=_fetch_calls(plan),
         ),
     )
 )
@@ -282,8 +299,21 @@ _register(
         remedy=_fragment("needed_sync"),
         about=lambda plan: About(
             ops=("aten::is_nonzero" if plan.pytorch else "converged",),
-            calls=(_call(plan, "memcpy_async"), _call(plan, "stream_sync")),
+            calls=_fetch_calls(plan),
         ),
+        healthy=True,
+    )
+)
+_register(
+    Kind(
+        "late_value",
+        "Each step waits for the value of the step before, while the GPU has work.",
+        "None.",
+        fits=_is("training", "solver"),
+        draw=lambda plan, chance: {},
+        inject=_fragment("late_value"),
+        remedy=_fragment("late_value"),
+        about=lambda plan: About(ops=("print loss",), calls=(_call(plan, "event_sync"),)),
         healthy=True,
     )
 )
@@ -292,7 +322,7 @@ _register(
         "polling",
         "The host asks for an event again and again before it goes on.",
         "Not to wait.",
-        fits=_is("training", "solver"),
+        fits=_by_ops("training", "solver"),
         draw=lambda plan, chance: {
             "every": chance.choice((1, 2)),
             "pause_ns": max(30 * US, plan.gpu_ns() // len(plan.forward) // 5),
@@ -329,7 +359,7 @@ def _tiny(plan: Plan, numbers: Numbers) -> None:
 
 def _tiny_graph(plan: Plan, numbers: Numbers) -> None:
     _tiny(plan, numbers)
-    plan.extra["graph"] = {}
+    plan.graph = True
 
 
 def _split_kernels(plan: Plan, numbers: Numbers) -> None:
@@ -359,9 +389,9 @@ _register(
         fits=_is("training", "solver"),
         draw=lambda plan, chance: {
             "count": chance.randrange(
-                20, max(21, min(80, 3_000 // (plan.iterations * plan.ranks)))
+                20, max(21, min(200, 5_000 // (plan.iterations * plan.ranks)))
             ),
-            "kernel_ns": chance.randrange(2, 5) * US,
+            "kernel_ns": _log(chance, 2 * US, 12 * US),
         },
         inject=_fragment("small_kernels", fused=0),
         remedy=_fragment("small_kernels", fused=1),
@@ -370,10 +400,22 @@ _register(
 )
 _register(
     Kind(
+        "slow_kernel",
+        "A kernel is written badly.",
+        "One that is five times as fast.",
+        fits=_is("training", "solver", "serving"),
+        draw=lambda plan, chance: {"kernel_ns": plan.gpu_ns() * _log(chance, 0.03, 1)},
+        inject=_fragment("slow_kernel"),
+        remedy=lambda plan, n: _fragment("slow_kernel", kernel_ns=n["kernel_ns"] / 5)(plan, n),
+        about=lambda plan: About(ops=("transpose",), kernels=("naive_transpose_kernel",)),
+    )
+)
+_register(
+    Kind(
         "launch_bound",
         "Kernels take less time than their launches.",
         "A CUDA graph per iteration.",
-        fits=lambda plan: plan.base == "solver" or (plan.base == "training" and plan.ranks == 1),
+        fits=lambda plan: _by_ops("solver", "training")(plan) and plan.ranks == 1,
         draw=lambda plan, chance: {
             "host_ns": chance.randrange(15, 40) * US,
             "factor": chance.uniform(0.02, 0.06),
@@ -391,7 +433,7 @@ _register(
         "back_pressure",
         "The host is so far ahead that launches wait for the queue: the GPU is always busy.",
         "None.",
-        fits=lambda plan: plan.base in {"training", "solver"} and plan.ranks == 1,
+        fits=lambda plan: _by_ops("solver", "training")(plan) and plan.ranks == 1,
         draw=_pieces,
         inject=_split_kernels,
         remedy=_split_kernels,
@@ -422,6 +464,36 @@ _register(
 
 # -- Memory
 
+_register(
+    Kind(
+        "small_copies",
+        "An input is copied in many small pieces.",
+        "The pieces are packed, and copied at once.",
+        fits=_is("training", "solver", "serving"),
+        draw=lambda plan, chance: {
+            "count": chance.randrange(
+                10, max(11, min(150, 4_000 // (plan.iterations * plan.ranks)))
+            ),
+        },
+        inject=_fragment("small_copies", packed=0),
+        remedy=_fragment("small_copies", packed=1),
+        about=lambda plan: About(ops=("upload pieces",), calls=(_call(plan, "memcpy_async"),)),
+    )
+)
+_register(
+    Kind(
+        "pinned_in_loop",
+        "Pinned memory is allocated and released in each step.",
+        "It is allocated once.",
+        fits=_one_stream,
+        draw=lambda plan, chance: {"alloc_ns": _log(chance, 150 * US, 8 * MS)},
+        inject=_fragment("pinned_in_loop"),
+        remedy=_nothing,
+        about=lambda plan: About(
+            ops=("staging buffer",), calls=(NAMES["host_alloc"], NAMES["free_host"])
+        ),
+    )
+)
 _register(
     Kind(
         "allocation_in_loop",
@@ -482,7 +554,7 @@ _register(
         fits=_one_stream,
         draw=lambda plan, chance: {
             "count": chance.randrange(3, 12),
-            "load_ns": chance.randrange(8, 40) * MS,
+            "load_ns": _log(chance, 0.5 * MS, 40 * MS),
         },
         inject=_fragment("first_calls"),
         remedy=lambda plan, n: _fragment("first_calls", load_ns=n["load_ns"] / 10)(plan, n),
@@ -498,7 +570,7 @@ _register(
         "Fixed shapes: compiled in the first step alone.",
         fits=_one_stream,
         draw=lambda plan, chance: {
-            "compile_ns": chance.randrange(40, 300) * MS,
+            "compile_ns": _log(chance, 8 * MS, 300 * MS),
             "first": chance.randrange(3, 6),
             "every": chance.randrange(2, 5),
             "count": chance.randrange(1, 5),
@@ -516,7 +588,7 @@ _register(
         "python_lock",
         "Another thread holds Python's lock for long whiles.",
         "It runs in another process.",
-        fits=lambda plan: plan.base == "training" and plan.pytorch,
+        fits=lambda plan: _by_ops("training")(plan) and plan.pytorch,
         draw=lambda plan, chance: {
             "hold_ns": chance.uniform(0.5, 1.5) * plan.gpu_ns(),
             "pause_ns": chance.uniform(0.05, 0.3) * plan.gpu_ns(),
@@ -528,11 +600,68 @@ _register(
 )
 _register(
     Kind(
+        "lock_contention",
+        "Another thread holds a lock of the program for long whiles.",
+        "It has its own data, and needs no lock.",
+        fits=_is("training", "solver", "serving"),
+        draw=lambda plan, chance: {
+            "hold_ns": plan.gpu_ns() * _log(chance, 0.5, 4),
+            "pause_ns": chance.uniform(0.05, 0.5) * plan.gpu_ns(),
+        },
+        inject=_fragment("lock_contention", "lock_taken"),
+        remedy=_fragment("lock_taken"),
+        about=lambda plan: About(ops=("update statistics", "statistics"), os_calls=(MUTEX,)),
+    )
+)
+_register(
+    Kind(
+        "file_in_step",
+        "The main thread reads a file in each step.",
+        "What it reads is kept in memory.",
+        fits=_any,
+        draw=lambda plan, chance: {"read_ns": plan.gpu_ns() * _log(chance, 0.2, 3)},
+        inject=_fragment("file_in_step"),
+        remedy=_nothing,
+        about=lambda plan: About(ops=("read sample",), os_calls=("pread64",)),
+        weight=0.6,
+    )
+)
+_register(
+    Kind(
+        "sleep_in_step",
+        "The main thread sleeps in each step.",
+        "It does not.",
+        fits=_any,
+        draw=lambda plan, chance: {"sleep_ns": plan.gpu_ns() * _log(chance, 0.3, 3)},
+        inject=_fragment("sleep_in_step"),
+        remedy=_nothing,
+        about=lambda plan: About(os_calls=("clock_nanosleep",)),
+        weight=0.4,
+    )
+)
+_register(
+    Kind(
+        "garbage_collection",
+        "The main thread stops for a while between some steps, outside of ops.",
+        "It does not.",
+        fits=_any,
+        draw=lambda plan, chance: {
+            "every": chance.randrange(2, 8),
+            "host_ns": plan.gpu_ns() * _log(chance, 1, 10),
+        },
+        inject=_fragment("garbage_collection"),
+        remedy=_nothing,
+        about=lambda plan: About(outside_ops=True),
+        weight=0.6,
+    )
+)
+_register(
+    Kind(
         "slow_host_op",
         "An op of the host takes longer than the GPU's iteration.",
         "The op is made ten times as fast.",
         fits=_any,
-        draw=lambda plan, chance: {"host_ns": plan.gpu_ns() * chance.uniform(0.8, 2.5)},
+        draw=lambda plan, chance: {"host_ns": plan.gpu_ns() * _log(chance, 0.5, 2.5)},
         inject=_fragment("slow_host_op"),
         remedy=lambda plan, n: _fragment("slow_host_op", host_ns=n["host_ns"] / 10)(plan, n),
         about=lambda plan: About(ops=("tokenize",)),
@@ -568,6 +697,10 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kernel for op in ops for kernel, _ in op.kernels))
 
 
+def _late_gpu(plan: Plan, name: str) -> tuple[int, ...]:
+    return (int(plan.extra[name]["rank"]),)
+
+
 def _ranks(plan: Plan) -> bool:
     return plan.base == "training" and plan.ranks > 1
 
@@ -581,7 +714,10 @@ _register(
         draw=_late,
         inject=_fragment("late_rank_host"),
         remedy=_fragment("late_rank_host", host_ns=0),
-        about=lambda plan: About(ops=("augment",), kernels=(ALL_REDUCE,)),
+        about=lambda plan: About(
+            ops=("augment",), kernels=(ALL_REDUCE,), gpus=_late_gpu(plan, "late_rank_host")
+        ),
+        weight=3,
     )
 )
 _register(
@@ -596,7 +732,10 @@ _register(
         },
         inject=_fragment("late_rank_gpu"),
         remedy=_nothing,
-        about=lambda plan: About(kernels=(ALL_REDUCE, *_kernels(plan))),
+        about=lambda plan: About(
+            kernels=(ALL_REDUCE, *_kernels(plan)), gpus=_late_gpu(plan, "late_rank_gpu")
+        ),
+        weight=3,
     )
 )
 _register(
@@ -651,7 +790,8 @@ _register(
         draw=lambda plan, chance: {"share": chance.uniform(0.15, 0.5)},
         inject=_uneven,
         remedy=_nothing,
-        about=lambda plan: About(kernels=_kernels(plan)),
+        about=lambda plan: About(kernels=_kernels(plan), gpus=(0,)),
+        weight=2,
     )
 )
 
@@ -666,8 +806,8 @@ _register(
         fits=_is("training", "solver"),
         draw=lambda plan, chance: {
             "every": chance.choice((4, 5, 8)),
-            "bytes": chance.randrange(16, 65) << 20,
-            "write_ns": chance.randrange(5, 40) * MS,
+            "bytes": chance.randrange(2, 65) << 20,
+            "write_ns": _log(chance, 0.5 * MS, 40 * MS),
         },
         inject=_fragment("checkpoint", beside=0),
         remedy=_fragment("checkpoint", beside=1),
@@ -689,7 +829,8 @@ _register(
         },
         inject=_fragment("time_slicing"),
         remedy=_nothing,
-        about=lambda plan: About(kernels=("other_kernel",)),
+        about=lambda plan: About(kernels=("other_kernel",), gpus=(0,)),
+        weight=0.6,
     )
 )
 _register(
@@ -700,7 +841,7 @@ _register(
         fits=_one_stream,
         draw=lambda plan, chance: {
             "every": chance.choice((2, 3, 5)),
-            "flush_ns": chance.randrange(3, 25) * MS,
+            "flush_ns": _log(chance, 1 * MS, 25 * MS),
         },
         inject=_fragment("profiler_overhead"),
         remedy=_nothing,
@@ -715,11 +856,12 @@ _register(
         fits=_any,
         draw=lambda plan, chance: {
             "files": chance.randrange(5, 30),
-            "read_ns": chance.randrange(2, 15) * MS,
+            "read_ns": _log(chance, 0.1 * MS, 12 * MS),
         },
         inject=_fragment("start_up"),
         remedy=lambda plan, n: _fragment("start_up", read_ns=n["read_ns"] / 10)(plan, n),
         about=lambda plan: About(ops=("read files",), os_calls=("read",), once=True),
+        weight=0.5,
     )
 )
 _register(
@@ -728,10 +870,11 @@ _register(
         "The program waits for input from a terminal.",
         "No input.",
         fits=_any,
-        draw=lambda plan, chance: {"wait_ns": chance.randrange(100, 1_500) * MS},
+        draw=lambda plan, chance: {"wait_ns": _log(chance, 10 * MS, 1_500 * MS)},
         inject=_fragment("terminal"),
         remedy=_nothing,
         about=lambda plan: About(os_calls=("getc",), once=True),
+        weight=0.3,
     )
 )
 _register(
@@ -740,9 +883,10 @@ _register(
         "Results are fetched, formatted and written behind the last iteration.",
         "A tenth of the output.",
         fits=_any,
-        draw=lambda plan, chance: {"write_ns": chance.randrange(30, 400) * MS},
+        draw=lambda plan, chance: {"write_ns": _log(chance, 3 * MS, 400 * MS)},
         inject=_fragment("end_cost"),
         remedy=lambda plan, n: _fragment("end_cost", write_ns=n["write_ns"] / 10)(plan, n),
         about=lambda plan: About(ops=("save results",), os_calls=("write",), once=True),
+        weight=0.5,
     )
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from simulated.causes import Piece, idle_pieces
@@ -75,6 +75,8 @@ def _trouble(program: Program, trouble: Trouble, length: int) -> TroubleTruth:
     healthy, name = trouble.kind.healthy, trouble.name
     remedied = length if healthy else _length(program, frozenset([name]))
     about = trouble.kind.about(program.planned())
+    if not program.plan.annotated:
+        about = replace(about, ops=())
     return TroubleTruth(name, length - remedied, about, healthy, remedied)
 
 
@@ -119,7 +121,7 @@ def iterations(result: Result) -> list[Step]:
     hulls: dict[tuple[int, int], dict[int, Interval]] = {}
     for work in result.machine.works():
         process, gpu = work.stream.context.process, work.stream.context.gpu.number
-        if not work.step or not process.recorded or process.name == "other program":
+        if work.step <= 0 or not process.recorded or process.name == "other program":
             continue
         rank = gpu if result.plan.stages == 1 else 0
         hull = hulls.setdefault((rank, work.step), {})

@@ -22,6 +22,8 @@ SYNCS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA
 KERNELS, COPIES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY"
 FILLS, GRAPHS = "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 WORKS = (KERNELS, COPIES, FILLS, GRAPHS)
+# Where the number of the process, or of a thread of it, stands.
+PROCESS_COLUMN = {CALLS: 3, NVTX: 7, **dict.fromkeys(WORKS, 6)}
 TIMED = (CALLS, OS_CALLS, SYNCS, "PROFILER_OVERHEAD", *WORKS)
 CLOCK_NS, CLOCK_PERIOD_NS = 2_000, 100_000_000
 
@@ -141,8 +143,17 @@ def _middle(rows: Rows, first: float, last: float) -> Interval:
 
 
 def known_span(rows: Rows) -> Interval:
-    """Return the first start and the last end of ranges, calls, OS calls and work; an open range counts by its start."""
-    timed = [row for table in (CALLS, NVTX, OS_CALLS, *WORKS) for row in rows.tables.get(table, [])]
+    """Return the first start and the last end of ranges, calls, OS calls and work; an open range counts by its start.
+
+    Calls of the operating system count of processes that have anything else.
+    """
+    timed = [row for table in (CALLS, NVTX, *WORKS) for row in rows.tables.get(table, [])]
+    processes = {
+        _int(row[PROCESS_COLUMN[table]]) >> 24
+        for table in (CALLS, NVTX, *WORKS)
+        for row in rows.tables.get(table, [])
+    }
+    timed += [row for row in rows.tables.get(OS_CALLS, []) if _int(row[3]) >> 24 in processes]
     ends = (_int(row[0] if row[1] is None else row[1]) for row in timed)
     return min(_int(row[0]) for row in timed), max(ends)
 

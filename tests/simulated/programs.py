@@ -66,11 +66,14 @@ def draw(seed: int) -> Program:
     fitting.sort(key=lambda kind: chance.expovariate(kind.weight))
     names: list[str] = []
     for kind in fitting:
-        if len(names) < count and not any(
-            kind.name in group and group & set(names) for group in EXCLUSIVE
-        ):
+        if len(names) < count and not _excluded(kind.name, names):
             names.append(kind.name)
     return program(seed, plan, *names)
+
+
+def _excluded(name: str, names: list[str]) -> bool:
+    """Return whether a kind changes what one of these does."""
+    return any(name in group and group & set(names) for group in EXCLUSIVE)
 
 
 def program(seed: int, plan: Plan, *names: str) -> Program:

@@ -21,10 +21,18 @@ def run_span(machine: Machine) -> Interval:
 
 
 def recorded_rows(machine: Machine) -> list[Interval]:
-    """Return start and end of everything that the host did and that the report shows."""
+    """Return start and end of all that the hosts did and that the report shows.
+
+    What the report shows of a process are calls of the operating system alone does not count.
+    """
     calls = [(row[0], row[1]) for row in machine.calls if row[3].process.recorded]
     ranges = [(row[0], row[1]) for row in machine.ranges if row[3].process.recorded]
-    os_calls = [(row[0], row[1]) for row in machine.os_calls if row[3].process.recorded]
+    seen = {row[3].process for row in machine.calls} | {row[3].process for row in machine.ranges}
+    os_calls = [
+        (row[0], row[1])
+        for row in machine.os_calls
+        if row[3].process.recorded and row[3].process in seen
+    ]
     return calls + ranges + os_calls
 
 

@@ -239,6 +239,23 @@ def test_the_queue_is_that_of_a_stream(lab, monkeypatch):
     assert lab.calls("launch") == [(0, 10), (10, 20)]
 
 
+def test_a_graph_is_one_launch_of_the_queue_and_copies_wait_for_it_too(lab, monkeypatch):
+    monkeypatch.setattr("simulated.calls.QUEUE_DEPTH", 2)
+    cuda = lab.cuda()
+    nodes = [("a", 10_000.0, 1), ("b", 10_000.0, 2), ("c", 10_000.0, 3)]
+
+    def program() -> Steps:
+        stream = cuda.context.default
+        yield from cuda.graph(stream, 7, nodes)
+        yield from cuda.launch(stream, "pending", 10)
+        yield from cuda.launch(stream, "pending too", 10)
+        yield from cuda.copy(stream, H2D, 100)
+
+    result = lab.run((cuda.thread, program()))
+    assert max(end for _, end in lab.calls("launch")) < result["c"][1]
+    assert lab.calls("memcpy_async")[0][1] == result["pending"][0] + 4
+
+
 # -- Copies
 
 

@@ -125,12 +125,35 @@ def test_a_remedy_makes_no_program_longer(name):
 SAVERS = "slow_loader loader_in_main blocking_copies pageable_copies needless_sync polling jit"
 SAVERS += " allocation_in_loop page_faults first_calls late_rank_gpu exposed_communication"
 SAVERS += " pipeline_bubble uneven_gpus checkpoint time_slicing start_up terminal end_cost"
+SAVERS += " late_rank_host python_lock default_stream lock_contention garbage_collection"
+SAVERS += " slow_host_op file_in_step sleep_in_step pinned_in_loop slow_kernel small_prefetch"
 
 
 @pytest.mark.parametrize("name", SAVERS.split())
 def test_a_remedy_saves_time_in_some_program(name):
     runs = (map(length, both(name, number)) for number in range(4))
     assert any(behind < before * 0.98 for before, behind in runs)
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_the_names_that_a_trouble_is_about_are_in_the_run(name):
+    result = both(name)[0]
+    about, machine = KINDS[name].about(result.plan), result.machine
+    ranges = {row[2].partition(", seq")[0] for row in machine.ranges}
+    assert set(about.ops) <= ranges
+    assert set(about.calls) <= {row[2] for row in machine.calls}
+    assert set(about.kernels) <= {work.name for work in machine.works()}
+    assert set(about.os_calls) <= {row[2] for row in machine.os_calls}
+    assert set(about.overhead) <= {row[2] for row in machine.overhead}
+    assert set(about.gpus) <= {gpu.number for gpu in machine.gpus}
+    assert about.outside_ops or any(
+        (about.ops, about.calls, about.kernels, about.os_calls, about.overhead)
+    )
+
+
+def test_programs_without_ranges_have_troubles_without_ops():
+    made = next(p for p in map(draw, SEEDS) if not p.plan.annotated and p.troubles)
+    assert all(trouble.about.ops == () for trouble in Truth.of(made).troubles)
 
 
 # -- Truth
@@ -186,6 +209,30 @@ def test_iterations_are_those_of_the_plan_and_hold_their_work(truth):
         assert all(start >= step.start for start, _ in step.work.values())
 
 
+def test_validation_is_no_iteration():
+    plan = next(p for p in PLANS if p.validate_every)
+    result = simulate(program(0, plan))
+    assert max(step.number for step in iterations(result)) == plan.iterations
+    in_steps = {(w.step, w.op) for w in result.machine.works()}
+    assert any(step < 0 for step, _ in in_steps)
+
+
+def test_some_programs_are_graphs():
+    plan = next(p for p in PLANS if p.graph)
+    result = simulate(program(0, plan))
+    launches = sum(row[2].startswith("cudaGraphLaunch") for row in result.machine.calls)
+    assert launches == plan.iterations
+    assert {work.graph for work in result.machine.works() if work.kind.value == "compute"} == {1}
+
+
+def test_calls_of_the_system_alone_do_not_stretch_the_run():
+    result = simulate(program(0, PLANS[0]))
+    machine, span = result.machine, run_span(result.machine)
+    stranger = machine.process("shell").thread("main")
+    machine.os_calls.append((0, span[1] + 1_000, "wait4", stranger))
+    assert run_span(machine) == span
+
+
 def test_collectives_are_waiting_and_transfer(truth):
     for wait in collective_waits(truth.result):
         assert wait.waiting_ns + wait.transfer_ns == wait.end - wait.start
@@ -205,6 +252,9 @@ def test_collectives_are_waiting_and_transfer(truth):
         ("launch_bound", Cause.OP),
         ("profiler_overhead", Cause.PROFILER),
         ("python_lock", Cause.PYTHON_LOCK),
+        ("garbage_collection", Cause.HOST),
+        ("file_in_step", Cause.OS),
+        ("needless_sync", Cause.API),
     ],
 )
 def test_a_trouble_is_a_cause_of_idle_time(name, cause):

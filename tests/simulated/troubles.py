@@ -66,6 +66,8 @@ class Trouble:
 
 
 KINDS: dict[str, Kind] = {}
+# Kinds that let something other than the GPUs' own work bound the run.
+PACERS = ("time_slicing", "slow_host_op", "file_in_step", "sleep_in_step", "garbage_collection")
 # Kinds that change the same part of a program: of each group a program has at most one.
 EXCLUSIVE: tuple[frozenset[str], ...] = (
     frozenset(("slow_loader", "small_prefetch", "loader_in_main")),
@@ -74,7 +76,8 @@ EXCLUSIVE: tuple[frozenset[str], ...] = (
     frozenset(("exposed_communication", "hidden_communication")),
     frozenset(("late_rank_host", "late_rank_gpu")),
     frozenset(("back_pressure", "value_each_step", "needed_sync")),
-    frozenset(("pipeline_bubble", "time_slicing", "slow_host_op")),
+    # Where the host bounds a pipeline, more micro-batches make it slower.
+    frozenset(("pipeline_bubble", *PACERS)),
 )
 
 

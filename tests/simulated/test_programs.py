@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 
 import pytest
@@ -19,20 +19,33 @@ NOISE = 0.02  # of the run: other orders of the same work on engines and locks
 PLANS = [Plan.draw(seed) for seed in SEEDS]
 
 
+def work_of(plan: Plan) -> int:
+    """Return about how many kernels a program has."""
+    parts = plan.micro_batches if plan.base == "pipeline" else plan.stages
+    ops = len(plan.forward) + len(plan.backward)
+    return plan.iterations * ops * plan.ranks * parts
+
+
 def small(name: str, count: int) -> list[Program]:
     """Return the smallest of some programs with ranges and one trouble."""
     kind = KINDS[name]
     fitting = [seed for seed in SEEDS if kind.fits(PLANS[seed]) and PLANS[seed].annotated]
-    size = {s: PLANS[s].iterations * len(PLANS[s].forward) * PLANS[s].ranks for s in fitting}
+    size = {seed: work_of(PLANS[seed]) for seed in fitting}
     seeds = sorted(fitting, key=lambda seed: size[seed])[:count]
     return [program(seed, PLANS[seed], name) for seed in seeds]
 
 
-@cache
+@lru_cache(maxsize=2)
 def both(name: str, number: int = 0) -> tuple[Result, Result]:
     """Return the runs of one of the small programs of a kind, with the trouble and remedied."""
     made = small(name, number + 1)[number]
     return simulate(made), simulate(made, frozenset([name]))
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def name(request: pytest.FixtureRequest) -> str:
+    """Give each kind of trouble; pytest runs the tests of one kind together, which share its runs."""
+    return str(request.param)
 
 
 def rows(result: Result) -> list[object]:
@@ -69,7 +82,6 @@ def test_seeds_give_different_programs():
 # -- Remedies
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
 def test_a_remedy_changes_no_number_of_other_events(name):
     before, behind = both(name)
     about = KINDS[name].about(before.plan)
@@ -114,7 +126,6 @@ def lengths_of_host_code(result: Result, without: tuple[str, ...]) -> dict[objec
     return found
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
 def test_a_remedy_makes_no_program_longer(name):
     before, behind = map(length, both(name))
     assert behind <= before * (1 + NOISE)
@@ -122,20 +133,12 @@ def test_a_remedy_makes_no_program_longer(name):
         assert behind == before
 
 
-SAVERS = "slow_loader loader_in_main blocking_copies pageable_copies needless_sync polling jit"
-SAVERS += " allocation_in_loop page_faults first_calls late_rank_gpu exposed_communication"
-SAVERS += " pipeline_bubble uneven_gpus checkpoint time_slicing start_up terminal end_cost"
-SAVERS += " late_rank_host python_lock default_stream lock_contention garbage_collection"
-SAVERS += " slow_host_op file_in_step sleep_in_step pinned_in_loop slow_kernel small_prefetch"
-
-
-@pytest.mark.parametrize("name", SAVERS.split())
 def test_a_remedy_saves_time_in_some_program(name):
-    runs = (map(length, both(name, number)) for number in range(4))
-    assert any(behind < before * 0.98 for before, behind in runs)
+    if not KINDS[name].healthy:
+        runs = (map(length, both(name, number)) for number in range(6))
+        assert any(behind < before * 0.985 for before, behind in runs)
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
 def test_the_names_that_a_trouble_is_about_are_in_the_run(name):
     result = both(name)[0]
     about, machine = KINDS[name].about(result.plan), result.machine
@@ -241,7 +244,7 @@ def test_collectives_are_waiting_and_transfer(truth):
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"),
+    ("kind", "cause"),
     [
         ("slow_loader", Cause.LOADING),
         ("terminal", Cause.INPUT),
@@ -257,11 +260,11 @@ def test_collectives_are_waiting_and_transfer(truth):
         ("needless_sync", Cause.API),
     ],
 )
-def test_a_trouble_is_a_cause_of_idle_time(name, cause):
+def test_a_trouble_is_a_cause_of_idle_time(kind, cause):
     def idle(result: Result) -> int:
         gpus = [gpu for gpu in result.machine.gpus if works_of(gpu)]
         pieces = (piece for gpu in gpus for piece in idle_pieces(result.machine, gpu))
         return sum(piece.end - piece.start for piece in pieces if piece.cause is cause)
 
-    runs = (both(name, number) for number in range(4))
+    runs = (both(kind, number) for number in range(4))
     assert any(idle(before) > idle(behind) + length(before) // 500 for before, behind in runs)

@@ -15,6 +15,11 @@ every GPU did, why it was idle, and what each remedy saves.
   program does, `KINDS` names the kinds of trouble, with their remedies.
 - `simulate(program, without=frozenset()) -> Result`; ``without`` are names of troubles of `Program.names`.
 - `Truth.of(program) -> Truth`; times are ns of the simulation, GPUs are numbered from 0.
+  Each of `Truth.troubles` has ``true_saving_ns``, which may be 0 (something else bounds the run) or below 0 (by less than 1 %:
+  the same work in another order), whether it is ``healthy`` (it looks like a trouble and must not be found), and ``about``: names as
+  the export has them. Programs without ranges have no names of ops.
+- `collective_waits(result)`, `iterations(result)`: what collectives waited for, and where iterations lie.
+- `write_degraded(result, name, path)`, for each name of `DEGRADED`; `known_span` and `known_states` say what is still true.
 - `write(result, path, per_process=False) -> list[Path]`; times in an export of all processes are those of the simulation; exports
   of single processes begin at times of their own, which their session's epoch tells.
 
@@ -25,21 +30,28 @@ and `troubles` (what spoils them), `programs`; `span`, `causes`, `truth`; `expor
 
 from __future__ import annotations
 
+from simulated.degraded import DEGRADED, known_span, known_states, write_degraded
 from simulated.export import write
 from simulated.plan import Plan
 from simulated.programs import Program, Result, draw, program, simulate
 from simulated.troubles import KINDS, Trouble
-from simulated.truth import Truth
+from simulated.truth import Truth, collective_waits, iterations
 
 __all__ = [
+    "DEGRADED",
     "KINDS",
     "Plan",
     "Program",
     "Result",
     "Trouble",
     "Truth",
+    "collective_waits",
     "draw",
+    "iterations",
+    "known_span",
+    "known_states",
     "program",
     "simulate",
     "write",
+    "write_degraded",
 ]

@@ -58,6 +58,7 @@ class Plan:
     input_pinned: bool = True
     input_blocking: bool = False
     input_beside: bool = False  # in a stream of its own
+    crowding: bool = False  # kernels that overlap slow one another down; never drawn
     graph: bool = False  # an iteration is one CUDA graph
     validate_every: int = 0  # iterations between validations
     log_every: int = 10  # iterations between values that are fetched to be printed

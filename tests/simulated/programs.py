@@ -89,7 +89,8 @@ def simulate(program: Program, without: frozenset[str] = frozenset()) -> Result:
     """Return the run of a program, with some of its troubles remedied."""
     plan = program.planned(without)
     costs = Costs(latency_ns=plan.latency_ns)
-    machine = Machine(program.seed, gpus=max(plan.ranks, plan.stages), costs=costs)
+    gpus = max(plan.ranks, plan.stages)
+    machine = Machine(program.seed, gpus, costs=costs, crowding=plan.crowding)
     machine.annotated = plan.annotated
     world = World(machine, plan)
     shared = machine.process("python") if plan.one_process else None

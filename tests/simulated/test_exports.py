@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -16,7 +17,7 @@ from simulated.device import Kind
 from simulated.export import EPOCH, global_pid
 from simulated.span import run_span, states, works_of
 
-SEEDS = (3, 9, 51)
+SEEDS = (3, 9, 12)  # a training, a server, a solver that launches graphs
 
 
 def count(path: Path, sql: str) -> list[tuple[object, ...]]:
@@ -61,7 +62,7 @@ def test_nvidias_sums_are_those_of_the_simulator(theirs, result):
     machine = result.machine
     recorded = [w for w in machine.works() if w.stream.context.process.recorded]
     calls = [
-        (row[2].partition("_v")[0], row[1] - row[0])
+        (re.sub(r"_v\d{4}$", "", row[2]), row[1] - row[0])  # as they do: of four digits alone
         for row in machine.calls
         if row[3].process.recorded
     ]

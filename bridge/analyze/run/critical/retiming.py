@@ -1,43 +1,79 @@
-"""The end of a run if some of its elements took no time: the longest path through its graph.
+"""The run that would have been: the longest path through a graph whose delays and edges were changed.
 
-Every point keeps its delay after its latest predecessor, but for the delays that are taken away.
-The predecessor that is the latest may change. Which one it is, is found by improvement: times follow
-from a choice of predecessors, and where another predecessor is later by these times, it is chosen
-instead. Times only grow in this, and when no choice changes, they are those of the longest paths.
+Every point keeps its delay after its latest predecessor, unless a change says otherwise. The predecessor that is the
+latest may change. Which one it is, is found by improvement: times follow from a choice of predecessors, and where
+another predecessor is later by these times, it is chosen instead. When no choice changes, the times are those of the
+longest paths.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.run.critical.graph import NEVER, Graph
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, stable_order
 from bridge.join.forest import sums_above
 
-MAX_ROUNDS = 200  # of improvement, for one row
+MAX_ROUNDS = 60  # of improvement; after them each point is computed once, in the order of the edges
 MAX_SHIFT = 1 << 62  # of times, so that chains can follow one another on one axis
+
+
+@dataclass
+class Draft:
+    """A graph with other delays and edges than the recorded ones.
+
+    ``delay``, ``chained`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points
+    that were not earlier in the recorded run, so that no change makes a circle.
+    """
+
+    delay: Ints
+    chained: Flags
+    cross: Ints
+
+    @classmethod
+    def of(cls, graph: Graph) -> Draft:
+        """Return a draft without any change."""
+        return cls(graph.delay.copy(), graph.chained.copy(), graph.cross.copy())
+
+    def copy(self) -> Draft:
+        """Return a draft with the same changes, to which others can be added."""
+        return Draft(self.delay.copy(), self.chained.copy(), self.cross.copy())
+
+    def scale(self, points: Ints, factor: float) -> None:
+        """Multiply the delay before some points; 0 removes it."""
+        self.delay[points] = np.rint(self.delay[points] * factor).astype(np.int64)
+
+    def shorten(self, points: Ints, ns: Ints) -> None:
+        """Take ns from the delay before each of some distinct points, at most all of it."""
+        self.delay[points] = np.maximum(self.delay[points] - ns, 0)
+
+    def cut(self, points: Ints) -> None:
+        """Let some points no longer wait for a point of another thread or stream."""
+        self.cross[points] = NONE
+
+    def unchain(self, points: Ints) -> None:
+        """Let some points no longer wait for the point before them on their thread or stream."""
+        self.chained[points] = False
+
+    def link(self, points: Ints, to: Ints) -> None:
+        """Let some points wait for other ones, instead of those of other threads or streams that they waited for."""
+        self.cross[points] = to
 
 
 @dataclass(frozen=True)
 class Retiming:
     """The graph without the points that only pass on the time of the point before.
 
-    ``time`` is the recorded time of each kept point. ``lag`` is the delay of all points left out
-    before it, ``delay`` its own. ``chained`` and ``cross`` are as in `Graph`, by the numbers of
-    kept points. ``kept`` is the kept point that each point of
-    the graph adds its delay to, ``is_kept`` whether it is that point. ``ends`` are the kept points
-    with which chains end.
+    ``points`` are the numbers of the kept points in the graph, and ``kept`` is the kept point that each point of the
+    graph adds its delay to. ``ends`` are the kept points with which chains end.
     """
 
-    time: Ints
-    lag: Ints
-    delay: Ints
-    chained: Flags
-    cross: Ints
-    by_cross: Flags
+    graph: Graph
+    points: Ints
     kept: NDArray[np.int32]
     is_kept: Flags
     ends: NDArray[np.int32]
@@ -51,80 +87,122 @@ class Retiming:
         is_kept[graph.cross[is_kept]] = True
         is_kept |= ~graph.chained
         is_kept |= ends
-        points = np.flatnonzero(is_kept)
         number = np.cumsum(is_kept, dtype=np.int32) - 1  # of kept points
-        passed = np.cumsum(np.where(is_kept, 0, graph.delay))[points]
-        lag = np.diff(passed, prepend=0)
-        cross = graph.cross[points]
-        return cls(
-            time=graph.time[points],
-            lag=np.where(graph.chained[points], lag, 0),
-            delay=graph.delay[points],
-            chained=graph.chained[points],
-            cross=np.where(cross == NONE, NONE, number[cross]),
-            by_cross=graph.by_cross[points],
-            kept=number + ~is_kept,
-            is_kept=is_kept,
-            ends=number[ends],
+        return cls(graph, np.flatnonzero(is_kept), number + ~is_kept, is_kept, number[ends])
+
+    def end(self, draft: Draft) -> int:
+        """Return when the run of a draft ends."""
+        return int(self.times(draft)[self.ends].max())
+
+    def times(self, draft: Draft) -> Ints:
+        """Return the time of each kept point in the run of a draft."""
+        points = self.points
+        passed = np.cumsum(np.where(self.is_kept, 0, draft.delay))[points]
+        chained, cross = draft.chained[points], draft.cross[points]
+        begins = ~chained & (cross == NONE)
+        chains = _Chains(
+            lag=np.where(chained, np.diff(passed, prepend=0), 0),
+            delay=draft.delay[points],
+            chained=chained,
+            cross=np.where(cross == NONE, NONE, self.kept[cross]),
+            first=np.where(begins, self.graph.time[points], NEVER),
         )
+        return chains.times(self.graph.by_cross[points])
 
-    def end_without(self, points: Ints, saved: Ints) -> int:
-        """Return when the run ends if these points had a delay shorter by ``saved`` ns each.
 
-        NONE if the choice of predecessors did not settle within `MAX_ROUNDS`.
-        """
-        lag, delay = self.lag.copy(), self.delay.copy()
-        own = self.is_kept[points]
-        delay[self.kept[points[own]]] -= saved[own]
-        inside = self.kept[points[~own]]
-        known = inside < len(lag)  # points after the last kept one delay nothing
-        np.subtract.at(lag, inside[known], saved[~own][known])
-        by_cross = self.by_cross
+@dataclass(frozen=True)
+class _Chains:
+    """Points, the delay of all points left out before each (``lag``) and its own; ``first`` is the time of roots."""
+
+    lag: Ints
+    delay: Ints
+    chained: Flags
+    cross: Ints
+    first: Ints
+    begins: Flags = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "begins", self.first != NEVER)
+
+    def times(self, by_cross: Flags) -> Ints:
+        """Return the time of each point; ``by_cross`` is a first guess of the predecessor that is the latest."""
+        by_cross = by_cross & (self.cross != NONE)
         for _ in range(MAX_ROUNDS):
-            time = self._times(lag, delay, by_cross)
-            improved, by_cross = self._improved(lag, delay, time)
+            time = self._by_choice(by_cross)
+            improved, by_cross = self._improved(time)
             if (improved == time).all():
-                return int(time[self.ends].max())
-        return NONE
+                return time
+        return self._in_order()
 
-    def _improved(self, lag: Ints, delay: Ints, time: Ints) -> tuple[Ints, Flags]:
+    def _improved(self, time: Ints) -> tuple[Ints, Flags]:
         """Return the times of all chains by the latest of their predecessors, and the choice of these.
 
         Predecessors on other chains keep their ``time``.
         """
-        total = np.cumsum(np.where(self.chained, lag, 0) + delay)
-        other = np.where(self.cross == NONE, NEVER, time[self.cross] + delay - total)
-        begins = ~self.chained & (self.cross == NONE)
-        other[begins] = self.time[begins] - total[begins]
-        latest = self._running_maximum(other)
+        total = np.cumsum(self.lag + self.delay)
+        other = np.where(self.cross == NONE, NEVER, time[self.cross] + self.delay - total)
+        other[self.begins] = self.first[self.begins] - total[self.begins]
+        latest = _running_maximum(other, self.chained)
         by_cross = np.ones(len(other), bool)
         by_cross[1:] = other[1:] > latest[:-1]
-        return latest + total, by_cross & (self.cross != NONE) | ~self.chained & ~begins
+        by_cross &= self.cross != NONE
+        return latest + total, by_cross | (~self.chained & ~self.begins)
 
-    def _running_maximum(self, values: Ints) -> Ints:
-        """Return the largest value so far on each chain."""
-        known = values != NEVER
-        low, high = int(values[known].min()), int(values[known].max())
-        chain = np.cumsum(~self.chained)
-        if int(chain[-1]) * (high - low + 1) > MAX_SHIFT:  # ranks are smaller than times
-            distinct, rank = np.unique(values, return_inverse=True)
-            highest = np.maximum.accumulate(rank + chain * len(distinct))
-            by_rank: Ints = distinct[highest - chain * len(distinct)]
-            return by_rank
-        shift = chain * (high - low + 1)
-        shifted = np.where(known, values - low + shift, 0)
-        latest: Ints = np.maximum.accumulate(shifted) - shift + low
-        return latest
-
-    def _times(self, lag: Ints, delay: Ints, by_cross: Flags) -> Ints:
-        """Return the time of each kept point by a choice of predecessors."""
+    def _by_choice(self, by_cross: Flags) -> Ints:
+        """Return the time of each point by a choice of predecessors."""
         leaves = by_cross | ~self.chained
         heads = np.flatnonzero(leaves)
         run = np.cumsum(leaves) - 1  # the head that each point follows
-        total = np.cumsum(np.where(leaves, 0, lag + delay))
+        total = np.cumsum(np.where(leaves, 0, self.lag + self.delay))
         since = total - total[heads][run]
         cross = self.cross[heads]
         is_root = cross == NONE
-        start = np.where(is_root, self.time[heads], delay[heads] + since[cross])
+        start = np.where(is_root, self.first[heads], self.delay[heads] + since[cross])
         time: Ints = sums_above(np.where(is_root, NONE, run[cross]), start)[run] + since
         return time
+
+    def _in_order(self) -> Ints:
+        """Return the time of each point, one after the other: each edge is followed once.
+
+        This is a loop over points, which is slow but has an end that does not depend on their order.
+        """
+        following = stable_order(self.cross)
+        first = np.searchsorted(self.cross[following], np.arange(len(self.cross) + 1)).tolist()
+        following, chained = following.tolist(), [*self.chained.tolist(), False]
+        missing = (self.chained.astype(np.int64) + (self.cross != NONE)).tolist()
+        lag, delay = self.lag.tolist(), self.delay.tolist()
+        time = np.where(self.begins, self.first, NEVER).tolist()
+        ready = np.flatnonzero(self.begins).tolist()
+
+        def reach(point: int, at: int) -> None:
+            time[point] = max(time[point], at + delay[point])
+            missing[point] -= 1
+            if not missing[point]:
+                ready.append(point)
+
+        while ready:
+            point = ready.pop()
+            if chained[point + 1]:
+                reach(point + 1, time[point] + lag[point + 1])
+            for other in following[first[point] : first[point + 1]]:
+                reach(other, time[point])
+        return np.array(time, np.int64)
+
+
+def _running_maximum(values: Ints, chained: Flags) -> Ints:
+    """Return the largest value so far on each chain."""
+    known = values != NEVER
+    low, high = int(values[known].min()), int(values[known].max())
+    chain = np.cumsum(~chained)
+    if int(chain[-1]) * (high - low + 1) > MAX_SHIFT:  # ranks are smaller than times
+        distinct, rank = np.unique(values, return_inverse=True)
+        highest = np.maximum.accumulate(rank + chain * len(distinct))
+        by_rank: Ints = distinct[highest - chain * len(distinct)]
+        return by_rank
+    shift = chain * (high - low + 1)
+    shifted = np.where(known, values - low + shift, 0)
+    latest: Ints = np.maximum.accumulate(shifted) - shift + low
+    return latest
+
+
+Change = Callable[[Draft], None]

@@ -13,7 +13,7 @@ from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
-from bridge.analyze.run.critical.retiming import Retiming
+from bridge.analyze.run.critical.retiming import Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
@@ -253,13 +253,22 @@ class Run:
         labels = self.kind_of(points) * size + self.name_of(points) % size  # "" is the last name
         return labels.astype(np.int32)
 
+    def draft(self) -> Draft:
+        """Return the graph as it was recorded, to be changed."""
+        return Draft.of(self.graph)
+
+    def span_of(self, draft: Draft) -> int:
+        """Return the length of the run, or of its selected part, in ns with other delays and edges."""
+        if not len(self):
+            return self.span
+        return self.span - int(self.graph.time[self.end_point]) + self.retiming.end(draft)
+
     def span_without(self, points: Ints) -> int:
-        """Return the length of the run in ns without the delay before these points, NONE if unknown."""
-        saved = np.minimum(self.graph.delay[points], self.graph.time[points] - self.first)
-        counts = saved > 0
-        end = self.retiming.end_without(points[counts], saved[counts])
-        last = int(self.graph.time[self.end_point]) if len(self) else self.last
-        return NONE if end == NONE else self.span - (last - end)
+        """Return the length of the run in ns without the delay before these points."""
+        draft = self.draft()
+        points = points[self.graph.time[points] > self.first]
+        draft.shorten(points, self.graph.time[points] - self.first)
+        return self.span_of(draft)
 
 
 def _threads(run: Run, points: Ints) -> Ints:

@@ -81,6 +81,7 @@ class Capture:
     devices: pd.DataFrame
     graph_nodes: pd.DataFrame = field(default_factory=lambda: frames.frame("graph_nodes", {}))
     waits: pd.DataFrame = field(default_factory=lambda: frames.frame("waits", {}))
+    cuda_streams: pd.DataFrame = field(default_factory=lambda: frames.frame("cuda_streams", {}))
     memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
     overhead: pd.DataFrame = field(default_factory=lambda: frames.frame("overhead", {}))
     system_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("system_calls", {}))

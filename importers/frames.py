@@ -38,6 +38,7 @@ FLAGS = frozenset(["open", "on_cpu"])
 ACTIVITY_KINDS = KERNEL, MEMCPY, MEMSET, GRAPH = ("kernel", "memcpy", "memset", "graph")
 RANGE_KINDS = PUSH_POP, START_END = ("push_pop", "start_end")
 WAIT_KINDS = ("unknown", "event", "stream_wait", "stream", "context", "event_record")
+STREAM_KINDS = ("unknown", "blocking", "non_blocking", "null")
 MEMORY_KINDS = tuple(  # codes of source_kind and target_kind
     "pageable pinned device array managed device_static managed_static unknown".split()
 )
@@ -46,6 +47,7 @@ KINDS = {
     "ranges": RANGE_KINDS,
     "waits": WAIT_KINDS,
     "memory": MEMORY_KINDS,
+    "cuda_streams": STREAM_KINDS,
 }
 OPERATIONS = ALLOCATE, RELEASE = (0, 1)  # values of `operation` in the frame memory
 HELD = 2  # allocated before the capture and not released in it
@@ -70,6 +72,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
         " block_z registers shared_static shared_dynamic green_context graph graph_node report".split()
     ),
     "waits": tuple("start end kind process device context stream correlation event report".split()),
+    "cuda_streams": ("process", "context", "stream", "kind", "report"),
     "memory": tuple(
         "time thread process device context stream correlation kind operation address bytes pool"
         " reserved allocated name report".split()

@@ -18,7 +18,7 @@ from bridge.importers.texts import Texts
 
 # The frames that describe one side, by the side that is read without them.
 LEFT_OUT: Mapping[str, tuple[str, ...]] = {
-    HOST_SIDE: ("activities", "waits", "memory", "devices", "gpu_metrics", "graph_nodes"),
+    HOST_SIDE: ("activities", "waits", "cuda_streams", "memory", "devices", "gpu_metrics", "graph_nodes"),
     GPU_SIDE: (
         "ranges", "launches", "marks", "graph_nodes", "overhead", "system_calls", "context_switches",
         "nccl_calls",

@@ -1,4 +1,4 @@
-"""Device records of an export as the frames `activities`, `waits` and `memory`."""
+"""Device records of an export as the frames `activities`, `waits`, `cuda_streams` and `memory`."""
 
 from __future__ import annotations
 
@@ -71,6 +71,16 @@ def _events(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
 
 def _wait_frame(columns: dict[str, Ints], kinds: Ints) -> pd.DataFrame:
     return frames.frame("waits", {**columns, "kind": frames.names(kinds, frames.WAIT_KINDS)})
+
+
+def cuda_streams(columns: Columns, *working: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame `cuda_streams`: the streams of the processes of ``working``, ranges or API calls."""
+    ints = _ints(columns)
+    known = np.unique(np.concatenate([frames.ints(table, "process") for table in working]))
+    of_pid = dict(zip(frames.pid(known).tolist(), known.tolist(), strict=True))
+    process = np.array([of_pid.get(pid, MISSING) for pid in ints.pop("pid").tolist()], np.int64)
+    kind = frames.names(np.clip(ints.pop("kind"), 0, len(frames.STREAM_KINDS) - 1), frames.STREAM_KINDS)
+    return frames.frame("cuda_streams", {**ints, "process": process, "kind": kind})
 
 
 def call_rows(keys: tuple[Ints, Ints], launches: pd.DataFrame) -> Ints:

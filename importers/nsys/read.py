@@ -20,7 +20,7 @@ from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.frames import MISSING
 from bridge.importers.nsys import diagnostics_text, schema
 from bridge.importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
-from bridge.importers.nsys.devices import activities, memory, waits
+from bridge.importers.nsys.devices import activities, cuda_streams, memory, waits
 from bridge.importers.nsys.gpu_metrics import gpu_metrics
 from bridge.importers.nsys.payloads import nccl_calls
 from bridge.importers.nsys.ranks import host_and_ranks, name_value_pairs
@@ -452,6 +452,7 @@ def to_capture(
         marks=marks,
         graph_nodes=_graph_nodes(read),
         waits=wait_frame,
+        cuda_streams=cuda_streams(read["cuda_streams"], launches, on_device),
         memory=memory_frame,
         overhead=overhead_frame,
         system_calls=system_calls(read["system_calls"], strings),

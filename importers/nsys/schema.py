@@ -329,6 +329,16 @@ DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some version
         "text": Column(("text", "textId"), text=True, mixed=True),
     },
 )
+CUDA_STREAMS = Table(  # the streams of each context; nsys lists the driver's own, too
+    "TARGET_INFO_CUDA_STREAM",
+    {
+        "pid": required("processId", null=MISSING),
+        "context": required("contextId", null=MISSING),
+        "stream": required("streamId", null=MISSING),
+        "kind": optional("flag", missing=0),  # ENUM_CUPTI_STREAM_TYPE; the order of frames.STREAM_KINDS
+    },
+    detail="cuda_streams",
+)
 STREAMS = (
     Table(  # what processes printed: ids of the strings that hold a file's name and all of its text
         "ProcessStreams",
@@ -426,6 +436,7 @@ READ = {  # every table that is read, by our name
     "gpu_metrics": GPU_METRICS,
     "gpu_metric_names": GPU_METRIC_NAMES,
     "diagnostics": DIAGNOSTICS,
+    "cuda_streams": CUDA_STREAMS,
     "streams": STREAMS,
     "processes": PROCESSES,
     "threads": THREADS,
@@ -446,7 +457,7 @@ SKIPPED: Mapping[
     HOST_SIDE: frozenset(
         (
             *DEVICE_TABLES,
-            *"syncs events memory graph_nodes graph_nodes_old gpu_metrics gpu_metric_names".split(),
+            *"syncs events memory graph_nodes graph_nodes_old gpu_metrics gpu_metric_names cuda_streams".split(),
         )
     ),
     GPU_SIDE: frozenset(

@@ -303,7 +303,7 @@ CRITICAL = View(
     ),
     rows="run.critical:by_critical",
     sorted_by=("time_ns",),
-    details=("waits", "system_calls"),
+    details=("waits", "cuda_streams", "system_calls", "result"),
     nothing="no ranges, API calls or activities in the selected part of the report",
     page="critical.md",
 )

@@ -159,7 +159,7 @@ class _CallPoints:
         """Return the points of the ``followed`` threads, sorted by thread and call."""
         stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
         order = order_by(stack, start, end)
-        order = order[np.isin(stack[order], followed)]
+        order = order[np.isin(stack[order], followed) & ~work.polls.inner[order]]
         count = np.bincount(waits.call, minlength=len(start))
         size = (2 + np.maximum(count - 1, 0))[order]
         returned, begun = np.full(len(start), NONE), np.full(len(start), NONE)
@@ -169,7 +169,7 @@ class _CallPoints:
         released = begun[waits.call] + 1 + nth
         time = np.empty(int(size.sum()), np.int64)
         time[begun[order]] = start[order]
-        time[released] = np.maximum(start[waits.call], work.end[waits.released])
+        time[released] = np.maximum(start[waits.call], waits.times(work))
         time[returned[order]] = end[order]
         change = np.zeros(len(time), np.int64)
         change[begun[order]], change[returned[order]] = 1, -1

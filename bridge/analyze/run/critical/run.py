@@ -312,7 +312,9 @@ def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) ->
     at = work.launched_at[work.launch[launched]] if len(launched) else launched
     launched = launched[at <= work.start[launched]]
     cross[device.start[launched]] = hosts + host.launch[work.launch[launched]]
-    cross[hosts + host.released] = device.end[waits.released]
+    cross[hosts + host.released] = np.where(
+        waits.by_start, device.start[waits.released], device.end[waits.released]
+    )
     cross[hosts + host.begun] = hosts + host.handed
     cross[hosts + host.taken] = hosts + host.done
     return Graph(

@@ -14,6 +14,7 @@ import numpy as np
 
 from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import IN_BLOCKING, IN_SYNC, call_states
+from bridge.analyze.run.critical.order import device_order, freed_after, queue_waits, staged_after
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
@@ -88,39 +89,56 @@ class Waits:
     """What waits wait for; activities are places in `Work`.
 
     ``waits`` is whether each API call waits for the device. A row of ``call`` and ``released`` is an
-    API call that did not return before the activity had ended; rows are sorted by call and end. A
-    row of ``activity`` and ``awaited`` is an activity that could not begin on its stream before
-    another one had ended.
+    API call that did not return before the activity had ended, or with ``by_start`` had begun; rows are
+    sorted by call and time. A row of ``activity`` and ``awaited`` is an activity that could not begin on its
+    stream before another one had ended.
     """
 
     waits: Flags
     call: Ints
     released: Ints
+    by_start: Flags
     activity: Ints
     awaited: Ints
+
+    def times(self, work: Work) -> Ints:
+        """Return when each awaited activity had ended, or begun."""
+        return np.where(self.by_start, work.start[self.released], work.end[self.released])
 
     @classmethod
     def of(cls, work: Work) -> Waits:
         states = call_states(work.attributed)
         waits = np.isin(states, (IN_SYNC, IN_BLOCKING))
+        waits[work.polls.first] = True
         stream_waits = np.flatnonzero(calls_matching(work.attributed, STREAM_WAIT))
         nothing = np.empty(0, np.int64)
-        if not len(work.row) or not (waits.any() or len(stream_waits)):
-            return cls(waits, *(nothing,) * 4)
+        if not len(work.row):
+            return cls(waits, nothing, nothing, np.empty(0, bool), nothing, nothing)
         records = _Records.of(work)
         blocking = np.flatnonzero((states == IN_BLOCKING) & work.issues)
         is_narrow = calls_matching(work.attributed, NARROW_SYNC)
+        is_narrow[work.polls.first] = True
+        syncs = (states == IN_SYNC) & ~work.polls.inner
+        syncs[work.polls.first] = True
         pairs = (
             (blocking, _own_last(work)[blocking]) if len(blocking) else (nothing, nothing),
-            _of_streams(work, records, np.flatnonzero((states == IN_SYNC) & is_narrow)),
-            _of_devices(work, records, np.flatnonzero((states == IN_SYNC) & ~is_narrow)),
+            staged_after(work, blocking),
+            _of_streams(work, records, np.flatnonzero(syncs & is_narrow)),
+            _of_devices(work, records, np.flatnonzero(syncs & ~is_narrow)),
+            freed_after(work),
         )
         call, released = (np.concatenate(column) for column in zip(*pairs, strict=True))
         has_ended = (released != NONE) & (np.append(work.end, 0)[released] < work.call_end[call])
         call, released = call[has_ended], released[has_ended]
-        order = order_by(call, work.end[released], work.rank[released])
-        others = _stream_waits(work, records, stream_waits)
-        return cls(waits, call[order], released[order], *others)
+        queued, begun = queue_waits(work)
+        by_start = np.repeat([False, True], [len(call), len(queued)])
+        call, released = np.concatenate((call, queued)), np.concatenate((released, begun))
+        time = np.where(by_start, work.start[released], work.end[released])
+        order = order_by(call, time, work.rank[released])
+        pairs = zip(_stream_waits(work, records, stream_waits), device_order(work), strict=True)
+        return cls(
+            waits, call[order], released[order], by_start[order], *(np.concatenate(c) for c in pairs)
+        )
 
 
 def _own_last(work: Work) -> Ints:
@@ -160,6 +178,7 @@ class _Records:
         of_call = np.full(len(work.call_start), NONE)
         rows = np.flatnonzero(~is_record & (call != NONE))
         of_call[call[rows]] = rows
+        of_call[work.polls.first] = of_call[work.polls.last]
         record = np.flatnonzero(is_record & (call != NONE) & (columns["event"] != NONE))
         record = record[order_by(event[record], work.call_start[call[record]])]
         return cls(
@@ -192,7 +211,9 @@ def _of_streams(work: Work, records: _Records, call: Ints) -> Pairs:
     """Return API calls that wait for a stream or an event, and the activity that each waits for."""
     start, end = work.call_start[call], work.call_end[call]
     process, work_process = _processes(work)
-    on_event = calls_matching(work.attributed, EVENT_SYNC)[call]
+    on_event = calls_matching(work.attributed, EVENT_SYNC)
+    on_event[work.polls.first] = True
+    on_event = on_event[call]
     event_stream, recorded = records.recorded(
         np.where(on_event, records.field(records.event, call), NONE), start
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.importers import frames
@@ -14,7 +16,37 @@ from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
 
+QUERYING = re.compile(r"cu(?:da)?(?:Event|Stream)Query")
+NOT_READY = 600  # cudaErrorNotReady
 LANE = ("report", "process", "device", "context", "stream")
+
+
+@dataclass(frozen=True)
+class Polls:
+    """Waits for events by asking: the call that asked ``first`` and the ``last``, which was told that it has come.
+
+    ``inner`` is whether each API call is one of those after the first.
+    """
+
+    first: Ints
+    last: Ints
+    inner: Flags
+
+    @classmethod
+    def of(cls, work_stack: Ints, start: Ints, result: Ints, is_query: Flags) -> Polls:
+        """Find the runs of queries that follow each other on a thread, of which only the last succeeded."""
+        order = order_by(work_stack, start)
+        asks, failed, stack = is_query[order], result[order] == NOT_READY, work_stack[order]
+        goes_on = np.zeros(len(order), bool)  # whether a query belongs to the run of the call before
+        goes_on[1:] = asks[1:] & asks[:-1] & failed[:-1] & (stack[1:] == stack[:-1])
+        first = np.flatnonzero(asks & ~goes_on)
+        last = np.flatnonzero(asks & ~np.append(goes_on[1:], False)[: len(order)])
+        is_wait = (last > first) & ~failed[last]
+        inner = np.zeros(len(work_stack), bool)
+        run = np.cumsum(asks & ~goes_on) - 1
+        rows = np.flatnonzero(goes_on)
+        inner[order[rows[is_wait[run[rows]]]]] = True
+        return cls(order[first[is_wait]], order[last[is_wait]], inner)
 
 
 @dataclass(frozen=True)
@@ -24,7 +56,7 @@ class Work:
     ``row`` are rows of activities, sorted by ``lane`` (a stream of a context), start and end; all
     other columns of activities are in this order. ``rank`` is the place of each by start, end and
     row over all lanes. ``launch`` is a row of API calls, or NONE. ``offset`` has been added to the
-    times of each file.
+    times of each file. Of `Polls` the first call lasts until the last one ends.
     """
 
     attributed: AttributedCapture
@@ -37,6 +69,7 @@ class Work:
     launch: Ints
     call_start: Ints
     call_end: Ints
+    polls: Polls
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Work:
@@ -53,6 +86,14 @@ class Work:
         rank[by_time] = np.arange(len(by_time))
         calls = attributed.capture.launches
         shift = offset[frames.ints(calls, "report")]
+        call_start, call_end = frames.ints(calls, "start") + shift, call_ends(attributed) + shift
+        polls = Polls.of(
+            attributed.attribution.stack,
+            call_start,
+            frames.ints(calls, "result"),
+            calls_matching(attributed, QUERYING),
+        )
+        call_end[polls.first] = call_end[polls.last]
         return cls(
             attributed=attributed,
             offset=offset,
@@ -62,8 +103,9 @@ class Work:
             end=end[order],
             rank=rank[order],
             launch=attributed.attribution.launch[order],
-            call_start=frames.ints(calls, "start") + shift,
-            call_end=call_ends(attributed) + shift,
+            call_start=call_start,
+            call_end=call_end,
+            polls=polls,
         )
 
     @cached_property

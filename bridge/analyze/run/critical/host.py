@@ -31,8 +31,7 @@ class HostPoints:
     """Points of all threads, one thread after the other, in order of time.
 
     ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
-    range, NONE for none; ``in_system`` is whether the thread is in a call of the operating system
-    then. ``launch`` and ``returned`` are the points of each API call from which on its activities
+    range, ``system`` the outermost call of the operating system, NONE for none. ``launch`` and ``returned`` are the points of each API call from which on its activities
     may begin, and at which it returns, NONE for calls of a thread that is not followed;
     ``released`` are those at which the waits of `Waits` end. ``handed`` and ``begun``, ``done`` and
     ``taken`` are points of each handover: at its start on both threads, the waiting one first, and
@@ -43,7 +42,7 @@ class HostPoints:
     chained: Flags
     call: Rows
     node: Rows
-    in_system: Flags
+    system: Rows
     launch: Ints
     returned: Ints
     released: Ints
@@ -63,7 +62,7 @@ class HostPoints:
             _Points(handovers.waiting, handovers.start),
             calls.points,  # before ranges: no call is cut by a range that ends with it
             *nodes.points,
-            *_system_points(work, handovers, followed),
+            *(system := _SystemPoints.of(work, handovers, followed)).points,
             _Points(handovers.working, handovers.end),
             _Points(handovers.waiting, handovers.end),
         )
@@ -85,7 +84,7 @@ class HostPoints:
             chained=chained,
             call=_open_calls(calls, of_calls, len(order)),
             node=_latest(nodes.values, np.concatenate((ends, starts)), len(order)),
-            in_system=_in_system(opens, closes, len(order)),
+            system=_latest(system.values, np.concatenate((closes, opens)), len(order)),
             launch=np.append(of_calls, NONE)[calls.launch],
             returned=np.append(of_calls, NONE)[calls.returned],
             released=of_calls[calls.released],
@@ -190,29 +189,42 @@ def _followed_threads(work: Work, waits: Waits) -> Ints:
     return followed if len(followed) else np.unique(attribution.stack)
 
 
-def _system_points(work: Work, handovers: Handovers, followed: Ints) -> tuple[_Points, _Points]:
-    """Return ends and starts of calls of the operating system on the ``followed`` threads.
+@dataclass(frozen=True)
+class _SystemPoints:
+    """Points at which calls of the operating system end, then those at which they start.
 
-    The time within API calls, and that in which the thread waits for another one, is left out.
+    ``values`` are the calls, rows of `system_calls`, that are open after each of them.
     """
-    calls = work.attributed.capture.system_calls
-    if not len(calls):
-        nothing = np.empty(0, np.int64)
-        return _Points(nothing, nothing), _Points(nothing, nothing)
-    offset = work.offset[frames.ints(calls, "report")]
-    start, end = (frames.ints(calls, c) + offset for c in ("start", "end"))
-    stack = stacks_of(work.attributed, calls)
-    rows = outer_calls(stack, start, end)
-    rows = rows[np.isin(stack[rows], followed)]
-    stack, start, end = stack[rows], start[rows], end[rows]
-    spans = _Spans.of(
-        np.concatenate((work.attributed.attribution.stack, handovers.waiting)),
-        np.concatenate((work.call_start, handovers.start)),
-        np.concatenate((work.call_end, handovers.end)),
-    )
-    start, end = spans.end(stack, start), spans.begin(stack, end)
-    lasts = end > start
-    return _Points(stack[lasts], end[lasts]), _Points(stack[lasts], start[lasts])
+
+    points: tuple[_Points, _Points]
+    values: Ints
+
+    @classmethod
+    def of(cls, work: Work, handovers: Handovers, followed: Ints) -> _SystemPoints:
+        """Return the points of the ``followed`` threads.
+
+        The time within API calls, and that in which the thread waits for another one, is left out.
+        """
+        calls = work.attributed.capture.system_calls
+        if not len(calls):
+            nothing = np.empty(0, np.int64)
+            return cls((_Points(nothing, nothing), _Points(nothing, nothing)), nothing)
+        offset = work.offset[frames.ints(calls, "report")]
+        start, end = (frames.ints(calls, c) + offset for c in ("start", "end"))
+        stack = stacks_of(work.attributed, calls)
+        rows = outer_calls(stack, start, end)
+        rows = rows[np.isin(stack[rows], followed)]
+        stack, start, end = stack[rows], start[rows], end[rows]
+        spans = _Spans.of(
+            np.concatenate((work.attributed.attribution.stack, handovers.waiting)),
+            np.concatenate((work.call_start, handovers.start)),
+            np.concatenate((work.call_end, handovers.end)),
+        )
+        start, end = spans.end(stack, start), spans.begin(stack, end)
+        lasts = end > start
+        stack, rows = stack[lasts], rows[lasts]
+        points = _Points(stack, end[lasts]), _Points(stack, start[lasts])
+        return cls(points, np.concatenate((np.full(len(rows), NONE), rows)))
 
 
 @dataclass(frozen=True)
@@ -252,15 +264,6 @@ def _latest(values: Ints, places: Ints, size: int) -> Rows:
     np.maximum.accumulate(last, out=last)
     result = np.full(size, NONE, np.int32)
     result[1:] = after[last[:-1]]
-    return result
-
-
-def _in_system(opens: Ints, closes: Ints, size: int) -> Flags:
-    """Return whether a call of the operating system is open right before each point."""
-    if not len(opens):
-        return np.zeros(size, bool)
-    is_open = np.repeat(np.array([1, 0]), [len(opens), len(closes)])
-    result: Flags = _latest(is_open, np.concatenate((opens, closes)), size) == 1
     return result
 
 

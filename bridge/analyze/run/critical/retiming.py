@@ -51,6 +51,10 @@ class Draft:
         """Take ns from the delay before each of some distinct points, at most all of it."""
         self.delay[points] = np.maximum(self.delay[points] - ns, 0)
 
+    def remove(self, points: Ints) -> None:
+        """Let no time pass between some points and what they wait for."""
+        self.delay[points] = 0
+
     def cut(self, points: Ints) -> None:
         """Let some points no longer wait for a point of another thread or stream."""
         self.cross[points] = NONE
@@ -62,6 +66,9 @@ class Draft:
     def link(self, points: Ints, to: Ints) -> None:
         """Let some points wait for other ones, instead of those of other threads or streams that they waited for."""
         self.cross[points] = to
+
+
+Change = Callable[[Draft], None]
 
 
 @dataclass(frozen=True)
@@ -79,11 +86,16 @@ class Retiming:
     ends: NDArray[np.int32]
 
     @classmethod
-    def of(cls, graph: Graph, last: int) -> Retiming:
-        """Prepare a graph; the run ends with the latest of the points up to the time ``last``."""
+    def of(cls, graph: Graph, last: int, others: Ints) -> Retiming:
+        """Prepare a graph; the run ends with the latest of the points up to the time ``last``.
+
+        ``others`` are points for which drafts may let points wait, but which end no run.
+        """
         ends = graph.time <= last
         ends[:-1] &= ~(graph.chained[1:] & (graph.time[1:] <= last))
+        ends[others] = False
         is_kept = graph.cross != NONE
+        is_kept[others] = True
         is_kept[graph.cross[is_kept]] = True
         is_kept |= ~graph.chained
         is_kept |= ends
@@ -203,6 +215,3 @@ def _running_maximum(values: Ints, chained: Flags) -> Ints:
     shifted = np.where(known, values - low + shift, 0)
     latest: Ints = np.maximum.accumulate(shifted) - shift + low
     return latest
-
-
-Change = Callable[[Draft], None]

@@ -13,7 +13,8 @@ from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
-from bridge.analyze.run.critical.retiming import Draft, Retiming
+from bridge.analyze.run.critical.releases import Releases
+from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
@@ -74,7 +75,8 @@ class Elements:
 class Run:
     """The graph of a run, and the part of the run that is selected, from ``first`` to ``last`` in ns.
 
-    Points of devices come first in the graph, then those of the host, from ``hosts`` on.
+    Points of devices come first in the graph, then those of the host, from ``hosts`` on, and those of ``releases``,
+    for which nothing waits in the recorded run.
     """
 
     work: Work
@@ -82,6 +84,7 @@ class Run:
     graph: Graph
     device: DevicePoints
     host: HostPoints
+    releases: Releases
     first: int
     last: int
 
@@ -106,7 +109,7 @@ class Run:
     @cached_property
     def end_point(self) -> int:
         """The last point of the selected part of the run; of several one of a device."""
-        time = self.graph.time
+        time = self.graph.time[: self.hosts + len(self.host.time)]
         return int(np.argmax(np.where(time <= self.last, time, np.iinfo(np.int64).min)))
 
     @cached_property
@@ -154,7 +157,7 @@ class Run:
     def _host_kind(self, points: Ints) -> Ints:
         call = self.host.call[points]
         of_call = np.where(np.append(self.waits.waits, False)[call], KIND[SYNC], KIND[API])
-        outside = np.where(self.host.in_system[points], KIND[SYSTEM], KIND[HOST])
+        outside = np.where(self.host.system[points] != NONE, KIND[SYSTEM], KIND[HOST])
         kind = np.where(call == NONE, outside, of_call)
         attributed, node = self.work.attributed, self.host.node[points]
         is_selected = np.append(attributed.accounted_launches, True)[call]
@@ -230,7 +233,7 @@ class Run:
     @cached_property
     def retiming(self) -> Retiming:
         """The graph for other delays than the recorded ones."""
-        return Retiming.of(self.graph, self.last)
+        return Retiming.of(self.graph, self.last, self.releases.released)
 
     def points_of(self, kind: int, name: int) -> Ints:
         """Return the points before which the delay is of a kind and a name."""
@@ -245,7 +248,7 @@ class Run:
 
     @cached_property
     def _host_labels(self) -> NDArray[np.int32]:
-        return self._labels(np.arange(self.hosts, len(self.graph)))
+        return self._labels(self.hosts + np.arange(len(self.host.time)))
 
     def _labels(self, points: Ints) -> NDArray[np.int32]:
         """Return kind and name of the delay before each point as one number."""
@@ -253,22 +256,29 @@ class Run:
         labels = self.kind_of(points) * size + self.name_of(points) % size  # "" is the last name
         return labels.astype(np.int32)
 
-    def draft(self) -> Draft:
-        """Return the graph as it was recorded, to be changed."""
-        return Draft.of(self.graph)
+    def span_of(self, change: Change) -> int:
+        """Return the length of the run, or of its selected part, in ns with other delays and edges.
 
-    def span_of(self, draft: Draft) -> int:
-        """Return the length of the run, or of its selected part, in ns with other delays and edges."""
+        A wait that something ended which no one recorded, such as a loader in another process, may last as long as it
+        did, or end as long after the one before it as it did. The longer run counts.
+        """
         if not len(self):
             return self.span
-        return self.span - int(self.graph.time[self.end_point]) + self.retiming.end(draft)
+        kept, paced = Draft.of(self.graph), self.releases
+        change(kept)
+        ends = [self.retiming.end(kept)]
+        if len(paced.waits):
+            draft = Draft.of(self.graph)
+            draft.remove(paced.waits)
+            draft.link(paced.waits, paced.released)
+            change(draft)
+            ends.append(self.retiming.end(draft))
+        return self.span - int(self.graph.time[self.end_point]) + max(ends)
 
     def span_without(self, points: Ints) -> int:
         """Return the length of the run in ns without the delay before these points."""
-        draft = self.draft()
         points = points[self.graph.time[points] > self.first]
-        draft.shorten(points, self.graph.time[points] - self.first)
-        return self.span_of(draft)
+        return self.span_of(lambda draft: draft.shorten(points, self.graph.time[points] - self.first))
 
 
 def _threads(run: Run, points: Ints) -> Ints:
@@ -299,9 +309,9 @@ def _run(attributed: AttributedCapture) -> Run:
     work = Work.of(attributed)
     waits = Waits.of(work)
     device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
-    graph = _linked(work, waits, device, host)
+    graph, releases = Releases.of(work, host, _linked(work, waits, device, host), len(device.time))
     part = next(iter(RunClocks.of(attributed).part.values()), Span(0, 0))
-    return Run(work, waits, graph, device, host, first=part.start, last=part.end)
+    return Run(work, waits, graph, device, host, releases, first=part.start, last=part.end)
 
 
 def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) -> Graph:

@@ -20,6 +20,8 @@ from bridge.analyze.run.account import RunClocks, runs, within_parts
 from bridge.analyze.run.causes import idle_times
 from bridge.analyze.run.causes.gaps import Causes, causes_of, gaps_between_work
 from bridge.analyze.run.causes.host_timeline import call_ends
+from bridge.analyze.run.critical.run import Run
+from bridge.analyze.run.parts import Parts
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.importers.capture import Capture
@@ -48,6 +50,29 @@ class Evidence:
     def counted(self) -> Flags:
         """Whether each activity is counted."""
         return self.attributed.counted
+
+    @cached_property
+    def run(self) -> Run:
+        """The graph of the run. Raises ValueError if clocks of several files differ."""
+        return Run.of(self.attributed)
+
+    @cached_property
+    def host_groups(self) -> HostGroups:
+        """What threads do on the host, by op and call."""
+        from bridge.analyze.checks.advice.host import HostGroups
+
+        return HostGroups.of(self)
+
+    def in_iterations(self, points: Ints) -> Flags:
+        """Return whether the time before each point of the graph begins within iterations, or with work of any."""
+        begin = self.run.graph.time[points] - self.run.graph.delay[points]
+        parts = Parts.of_run(self.attributed)
+        if parts is None:
+            return np.ones(len(points), bool)
+        start, end = np.array(parts.iterations, np.int64).reshape(-1, 2).T
+        at = np.searchsorted(start, begin, side="right")
+        result: Flags = (at > 0) & (begin < np.append(0, end)[at])
+        return result
 
     @cached_property
     def paths(self) -> tuple[Ints, list[str]]:

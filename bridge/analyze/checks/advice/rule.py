@@ -16,6 +16,7 @@ from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.places import Place
 from bridge.analyze.core.groups import counts, sums, texts
 from bridge.analyze.run.causes.host_timeline import call_ends
+from bridge.analyze.run.critical.retiming import Change
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
@@ -39,7 +40,7 @@ def activity_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> 
     names: Named = frames.codes(activities)[rows], list(activities.cat.categories)
     spent = evidence.time[rows] if time is None else time
     return group_rows(
-        {**_op_and_path(evidence, evidence.attributed.node[rows]), "activity": names}, spent, rows
+        {**op_and_path(evidence, evidence.attributed.node[rows]), "activity": names}, spent, rows
     )
 
 
@@ -53,7 +54,7 @@ def call_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.D
         else time
     )
     return group_rows(
-        {**_op_and_path(evidence, evidence.attributed.launch_node[rows]), "call": call_names},
+        {**op_and_path(evidence, evidence.attributed.launch_node[rows]), "call": call_names},
         durations,
         rows,
     )
@@ -62,7 +63,7 @@ def call_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.D
 def node_table(evidence: Evidence, nodes: Ints, time: Ints) -> pd.DataFrame:
     """Return the same table of ranges, by nodes of the nesting; the example is a row of ranges."""
     return group_rows(
-        _op_and_path(evidence, nodes), time, evidence.attributed.attribution.nesting.range[nodes]
+        op_and_path(evidence, nodes), time, evidence.attributed.attribution.nesting.range[nodes]
     )
 
 
@@ -94,7 +95,7 @@ def _distinct(codes: Ints, names: Sequence[str]) -> Named:
     return np.array([*(number[name] for name in names), NONE])[codes], list(number)
 
 
-def _op_and_path(evidence: Evidence, node: Ints) -> dict[str, Named]:
+def op_and_path(evidence: Evidence, node: Ints) -> dict[str, Named]:
     """Return op and path of each node, with names for no op."""
     attributed = evidence.attributed
     path, paths = evidence.paths
@@ -161,18 +162,20 @@ def idle_before(evidence: Evidence, rows: Ints, time: Ints, *, with_work: bool =
 class Finding:
     """The result of a rule: the figures of its text, and rows as evidence, largest first.
 
-    Suffixes of figures are units: ``_ns``, ``_share`` (of 1), ``_bytes``; others are counts or
-    texts. A change saves about ``saving_ns`` of the run and at most ``ceiling_ns``, for the GPU or
-    process with the most of it, as they wait for one another. They are -1 where no estimate is
-    sound. ``lost`` is the time that the finding explains, None if it explains none; ``is_named``
-    says that one range, call or kernel has most of it. ``hidden_share`` is the part of GPU time of
-    which the capture hides the kernels.
+    Suffixes of figures are units: ``_ns``, ``_share`` (of 1), ``_bytes``; others are counts or texts. ``change`` is what
+    a remedy may be expected to change in the graph of the run, and ``limit`` what it could change at most; None where
+    nobody knows. The run that would have been tells ``saving_ns`` and ``ceiling_ns``, -1 where they are not known; a
+    rule about a capture without a timeline gives them itself. ``once`` tells that it is not paid in each iteration.
+    ``hidden_share`` is the part of GPU time of which the capture hides the kernels.
     """
 
     figures: Mapping[str, object]
     evidence: pd.DataFrame
     ceiling_ns: int = UNKNOWN
     saving_ns: int = UNKNOWN
+    change: Change | None = None
+    limit: Change | None = None
+    once: bool = False
     lost: LostTime | None = None
     is_named: bool = False
     hidden_share: float = 0.0

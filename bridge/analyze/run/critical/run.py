@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
@@ -119,6 +120,19 @@ class Run:
         named = attributed.activity_name.cat.categories
         calls = attributed.capture.launches["name"].cat.categories
         return [*attributed.ops, *map(str, named), *map(str, calls), ""]
+
+    @cached_property
+    def computing(self) -> Flags:
+        """Which activities are kernels that do not communicate."""
+        attributed = self.work.attributed
+        kernels = frames.is_kind(attributed.capture.activities, frames.KERNEL, frames.GRAPH)
+        result: Flags = kernels & ~is_communication(attributed)
+        return result
+
+    @cached_property
+    def gpu_of_place(self) -> Ints:
+        """The GPU of each activity, a position in `Devices`, by its place in `Work`."""
+        return Devices.of_report(self.work.attributed).gpu[self.work.row]
 
     # -- What the delay before each point is
 

@@ -1,0 +1,188 @@
+"""What would be changed in a program: delays of its graph that go or shrink, waits that are cut, work that moves.
+
+Each function returns a `Change`, which edits a draft of the graph of a run (`bridge.analyze.run.critical`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from bridge.analyze.run.critical.retiming import Change, Draft
+from bridge.analyze.run.critical.run import Run
+from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.forest import nearest
+
+NODE_GAP_NS = 1_000  # between two kernels of a CUDA graph that follow each other
+NODE_LAUNCH_NS = 50  # of the launch of a graph, per node
+
+
+def together(changes: Iterable[Change]) -> Change:
+    """Return all changes as one."""
+    changes = list(changes)
+
+    def change(draft: Draft) -> None:
+        for one in changes:
+            one(draft)
+
+    return change
+
+
+def nothing(_draft: Draft) -> None:
+    """Leave everything as it was."""
+
+
+# -- The host
+
+
+def host_points(run: Run, nodes: Flags) -> Ints:
+    """Return the points before which a thread is in one of some nodes of the nesting, and in none inside of them.
+
+    The time of API calls is not that of the node. The last of ``nodes`` is for code in no range.
+    """
+    host = run.host
+    here = np.append(nodes[:-1], nodes[-1])[host.node] & (host.call == NONE)
+    return run.hosts + np.flatnonzero(here)
+
+
+def under(run: Run, nodes: Flags) -> Flags:
+    """Return which nodes are one of these or inside one, with False for no node as the last entry."""
+    parent = run.work.attributed.attribution.nesting.parent
+    return np.append(nearest(parent, nodes) != NONE, False)
+
+
+def faster_code(run: Run, points: Ints, factor: float = 0.0) -> Change:
+    """Let the code before some points of the host take ``factor`` of its time."""
+    return lambda draft: draft.scale(points, factor)
+
+
+def call_points(run: Run, calls: Flags) -> Ints:
+    """Return the points within some API calls."""
+    return run.hosts + np.flatnonzero(np.append(calls, False)[run.host.call])
+
+
+def without_calls(run: Run, calls: Flags) -> Change:
+    """Let some API calls take no time and wait for nothing; what they issue begins as soon."""
+    points = call_points(run, calls)
+
+    def change(draft: Draft) -> None:
+        draft.remove(points)
+        draft.cut(points)
+
+    return change
+
+
+def system_points(run: Run, calls: Flags) -> Ints:
+    """Return the points within some calls of the operating system, rows of `system_calls`."""
+    in_call = np.append(calls, False)[run.host.system] & (run.host.call == NONE)
+    return run.hosts + np.flatnonzero(in_call)
+
+
+# -- Work
+
+
+def work_places(run: Run, activities: Flags) -> Ints:
+    """Return the places in `Work` of some activities with valid times."""
+    return np.flatnonzero(activities[run.work.row])
+
+
+def faster_work(run: Run, places: Ints, factor: float | Ints) -> Change:
+    """Let some activities take ``factor`` of their time, or given times in ns."""
+    ends = run.device.end[places]
+    is_time = isinstance(factor, np.ndarray)
+
+    def change(draft: Draft) -> None:
+        if is_time:
+            draft.delay[ends] = np.minimum(draft.delay[ends], factor)
+        else:
+            draft.scale(ends, factor)
+
+    return change
+
+
+def without_work(run: Run, places: Ints) -> Change:
+    """Let some activities not run: the gap before each goes, too."""
+    ends, starts = run.device.end[places], run.device.start[places]
+
+    def change(draft: Draft) -> None:
+        draft.remove(ends)
+        draft.remove(starts)
+
+    return change
+
+
+def unordered(run: Run, places: Ints) -> Change:
+    """Let some activities no longer wait for work of other streams, but by events."""
+    points = run.device.waits_of(places)
+    return lambda draft: draft.cut(points)
+
+
+def as_graph(run: Run, places: Ints) -> Change:
+    """Let activities be nodes of a CUDA graph: their launches cost next to nothing, and gaps are short."""
+    starts = run.device.start[places]
+    launches = np.zeros(len(run.work.call_start), bool)
+    launches[run.work.launch[places][run.work.launch[places] != NONE]] = True
+    points = call_points(run, launches)
+    code = _code_between(run, launches)
+
+    def change(draft: Draft) -> None:
+        draft.delay[points] = np.minimum(draft.delay[points], NODE_LAUNCH_NS)
+        draft.remove(code)
+        draft.delay[starts] = np.minimum(draft.delay[starts], NODE_GAP_NS)
+
+    return change
+
+
+def _code_between(run: Run, launches: Flags) -> Ints:
+    """Return the points of host code in ops whose own calls are all such launches."""
+    attributed, host = run.work.attributed, run.host
+    nodes = len(attributed.attribution.nesting)
+    of_call = attributed.launch_node
+    launching, others = np.zeros(nodes + 1, bool), np.zeros(nodes + 1, bool)
+    launching[of_call[launches]] = True
+    others[of_call[~launches]] = True
+    inside = launching & ~others
+    inside[NONE] = False
+    in_code = inside[host.node] & (host.call == NONE) & (host.system == NONE)
+    return run.hosts + np.flatnonzero(in_code)
+
+
+def hidden(run: Run, activities: Flags) -> Change:
+    """Let work, such as communication, cost nothing while its GPU computes; what computation cannot hide keeps its time."""
+    places = work_places(run, activities)
+    lane_of = run.gpu_of_place
+    computing = np.zeros(len(run.work.row), bool)
+    computing[work_places(run, run.computing)] = True
+    length = run.work.end - run.work.start
+    gpus = int(lane_of.max(initial=0)) + 1
+    room = np.bincount(lane_of[computing], length[computing], gpus)
+    need = np.bincount(lane_of[places], length[places], gpus)
+    left = np.clip(1 - room / np.maximum(need, 1), 0, 1)
+    ends = run.device.end[places]
+    factor = left[lane_of[places]]
+
+    def change(draft: Draft) -> None:
+        draft.delay[ends] = np.rint(draft.delay[ends] * factor).astype(np.int64)
+        draft.remove(run.device.start[places])
+
+    return change
+
+
+__all__ = [
+    "as_graph",
+    "call_points",
+    "faster_code",
+    "faster_work",
+    "hidden",
+    "host_points",
+    "nothing",
+    "system_points",
+    "together",
+    "under",
+    "unordered",
+    "without_calls",
+    "without_work",
+    "work_places",
+]
+

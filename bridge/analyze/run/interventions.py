@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from bridge.analyze.run.critical.order import NULL, stream_kinds
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import Run
 from bridge.join.arrays import NONE, Flags, Ints
@@ -112,10 +113,14 @@ def without_work(run: Run, places: Ints) -> Change:
     return change
 
 
-def unordered(run: Run, places: Ints) -> Change:
-    """Let some activities no longer wait for work of other streams, but by events."""
-    points = run.device.waits_of(places)
-    return lambda draft: draft.cut(points)
+def without_default_stream(run: Run) -> tuple[Change, Ints]:
+    """Let work in the legacy default stream and in blocking ones no longer wait for each other; return what waited."""
+    is_null = np.append(stream_kinds(run.work) == NULL, False)
+    points = run.device.ruled
+    waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
+    crosses = is_null[waiting] != is_null[awaited]
+    points = points[crosses]
+    return (lambda draft: draft.cut(points)), waiting[crosses]
 
 
 def as_graph(run: Run, places: Ints) -> Change:
@@ -180,8 +185,8 @@ __all__ = [
     "system_points",
     "together",
     "under",
-    "unordered",
     "without_calls",
+    "without_default_stream",
     "without_work",
     "work_places",
 ]

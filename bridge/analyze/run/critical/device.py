@@ -23,7 +23,7 @@ class DevicePoints:
 
     ``time``, ``chained`` and ``cross`` are as in `Graph`. ``start`` and ``end`` are the points of
     each activity, by its place in `Work`; ``activity`` is the activity of each point, NONE where
-    ranks met.
+    ranks met. ``ruled`` are the points at which activities wait by a rule, see `Waits`.
     """
 
     time: Ints
@@ -32,13 +32,14 @@ class DevicePoints:
     start: Ints
     end: Ints
     activity: Ints
+    ruled: Ints
 
     @classmethod
     def of(cls, work: Work, waits: Waits) -> DevicePoints:
         """Return the points of a capture; activities are not linked to their API calls yet."""
         before, previous = work.before, np.arange(-1, len(work.row) - 1)
         is_next = (before != NONE) & (before == previous)
-        activity, awaited = _further(work, waits, before, ~is_next)
+        activity, awaited, by_rule = _further(work, waits, before, ~is_next)
         size = np.bincount(activity, minlength=len(work.row)) + 2
         end = np.cumsum(size) - 1
         start = end - 1
@@ -56,7 +57,8 @@ class DevicePoints:
         follows = is_next[activity]
         ended[follows] = np.maximum(ended[follows], work.end[previous[activity[follows]]])
         time[waiting] = ended
-        return _with_collectives(work, cls(time, chained, cross, start, end, owner))
+        points = cls(time, chained, cross, start, end, owner, waiting[by_rule])
+        return _with_collectives(work, points)
 
 
 def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
@@ -78,8 +80,10 @@ def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
     )
 
 
-def _further(work: Work, waits: Waits, before: Ints, is_apart: Flags) -> tuple[Ints, Ints]:
-    """Return activities and what they wait for besides the activity right before them, by time.
+def _further(
+    work: Work, waits: Waits, before: Ints, is_apart: Flags
+) -> tuple[Ints, Ints, Flags]:
+    """Return activities, what they wait for besides the activity right before them, and whether by a rule.
 
     ``is_apart`` is whether the activity that each one follows is not the one right before it.
     """
@@ -88,11 +92,12 @@ def _further(work: Work, waits: Waits, before: Ints, is_apart: Flags) -> tuple[I
     others = np.flatnonzero((in_launch != NONE) & (in_launch != before))
     activity = np.concatenate((apart, others, waits.activity))
     awaited = np.concatenate((before[apart], in_launch[others], waits.awaited))
-    order = order_by(activity, work.end[awaited], work.rank[awaited])
-    activity, awaited = activity[order], awaited[order]
+    by_rule = np.concatenate((np.zeros(len(apart) + len(others), bool), waits.by_rule))
+    order = order_by(activity, work.end[awaited], work.rank[awaited], by_rule.astype(np.int64))
+    activity, awaited, by_rule = activity[order], awaited[order], by_rule[order]
     is_new = np.ones(len(activity), bool)
     is_new[1:] = (activity[1:] != activity[:-1]) | (awaited[1:] != awaited[:-1])
-    return activity[is_new], awaited[is_new]
+    return activity[is_new], awaited[is_new], by_rule[is_new]
 
 
 def _collectives(work: Work) -> tuple[Ints, Ints]:

@@ -91,7 +91,7 @@ class Waits:
     ``waits`` is whether each API call waits for the device. A row of ``call`` and ``released`` is an
     API call that did not return before the activity had ended, or with ``by_start`` had begun; rows are
     sorted by call and time. A row of ``activity`` and ``awaited`` is an activity that could not begin on its
-    stream before another one had ended.
+    stream before another one had ended: ``by_rule`` of the default stream or of copy engines, else for an event.
     """
 
     waits: Flags
@@ -100,6 +100,7 @@ class Waits:
     by_start: Flags
     activity: Ints
     awaited: Ints
+    by_rule: Flags
 
     def times(self, work: Work) -> Ints:
         """Return when each awaited activity had ended, or begun."""
@@ -113,7 +114,8 @@ class Waits:
         stream_waits = np.flatnonzero(calls_matching(work.attributed, STREAM_WAIT))
         nothing = np.empty(0, np.int64)
         if not len(work.row):
-            return cls(waits, nothing, nothing, np.empty(0, bool), nothing, nothing)
+            flags = np.empty(0, bool)
+            return cls(waits, nothing, nothing, flags, nothing, nothing, flags)
         records = _Records.of(work)
         blocking = np.flatnonzero((states == IN_BLOCKING) & work.issues)
         is_narrow = calls_matching(work.attributed, NARROW_SYNC)
@@ -135,9 +137,11 @@ class Waits:
         call, released = np.concatenate((call, queued)), np.concatenate((released, begun))
         time = np.where(by_start, work.start[released], work.end[released])
         order = order_by(call, time, work.rank[released])
-        pairs = zip(_stream_waits(work, records, stream_waits), device_order(work), strict=True)
+        pairs = _stream_waits(work, records, stream_waits), device_order(work)
+        activity, awaited = (np.concatenate(c) for c in zip(*pairs, strict=True))
+        by_rule = np.repeat([False, True], [len(waiting) for waiting, _ in pairs])
         return cls(
-            waits, call[order], released[order], by_start[order], *(np.concatenate(c) for c in pairs)
+            waits, call[order], released[order], by_start[order], activity, awaited, by_rule
         )
 
 

@@ -129,7 +129,7 @@ def as_graph(run: Run, places: Ints) -> Change:
     launches = np.zeros(len(run.work.call_start), bool)
     launches[run.work.launch[places][run.work.launch[places] != NONE]] = True
     points = call_points(run, launches)
-    code = _code_between(run, launches)
+    code = code_between(run, launches)
 
     def change(draft: Draft) -> None:
         draft.delay[points] = np.minimum(draft.delay[points], NODE_LAUNCH_NS)
@@ -139,7 +139,7 @@ def as_graph(run: Run, places: Ints) -> Change:
     return change
 
 
-def _code_between(run: Run, launches: Flags) -> Ints:
+def code_between(run: Run, launches: Flags) -> Ints:
     """Return the points of host code in ops whose own calls are all such launches."""
     attributed, host = run.work.attributed, run.host
     nodes = len(attributed.attribution.nesting)
@@ -177,6 +177,7 @@ def hidden(run: Run, activities: Flags) -> Change:
 __all__ = [
     "as_graph",
     "call_points",
+    "code_between",
     "faster_code",
     "faster_work",
     "hidden",

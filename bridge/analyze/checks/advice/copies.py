@@ -1,9 +1,10 @@
-"""Rules about memcpys, memsets and waits that block the host, and about nearly full memory."""
+"""Rules about copies, waits of the host, and nearly full memory."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,240 +15,369 @@ from bridge.analyze.checks.advice.rule import (
     NSIGHT_BRIDGE,
     NSYS,
     TENSORBOARD,
-    UNKNOWN,
     Finding,
-    LostTime,
     Rule,
 )
 from bridge.analyze.core.groups import sums
-from bridge.analyze.core.kinds import BLOCKING, WAITING
-from bridge.analyze.run.causes.host_timeline import TO_HOST
+from bridge.analyze.core.kinds import BLOCKING, COPYING, calls_matching
+from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
-ASYNC_COPY = re.compile(r"cu(?:da)?Memcpy\w*Async\w*")
 SYNC_FILL = re.compile(r"cu(?:da)?Memset(?!\w*Async)\w*")
+NAMED_NEED = re.compile(r".*(?:is_nonzero|converge|decide|condition|branch|stop|early|bool).*", re.IGNORECASE)
 PAGEABLE, PINNED = (frames.MEMORY_KINDS.index(kind) for kind in ("pageable", "pinned"))
-TO_DEVICE = 1  # copy kind of nsys
-ESTIMATE = (
-    "for each wait, the idle time after it until the next, at most the time that the host waited"
-)
+TO_DEVICE, TO_HOST = 1, 2  # copy kinds of nsys
+MANAGED = (11, 12)  # copy kinds of pages that move by themselves
+PINNED_BYTES_PER_NS = 12.0  # of pinned memory over PCIe 3.0 x16, as NVIDIA's bandwidthTest measures it
 MAX_NUMBER_BYTES = 16  # bytes of a value that a program may read to decide
+KEPT = 20  # of so many values that are read back one is
+SMALL_BYTES, MANY = 65_536, 10  # copies that could be packed: how large, and how many in one call of an op
+MOST = 4  # groups of waits that are looked at
+CALL_NS = 8_000  # an asynchronous copy takes at most on the host
 
 
-def pageable_copies(evidence: Evidence) -> Finding | None:
-    """Find asynchronous copies of pageable memory, which are not asynchronous."""
-    attributed, copies = evidence.attributed, evidence.capture.activities
-    kinds = [frames.ints(copies, c) for c in ("source_kind", "target_kind")]
-    is_async = np.append(evidence.calls_matching(ASYNC_COPY), False)[attributed.attribution.launch]
-    pageable = evidence.is_kind(frames.MEMCPY) & ((kinds[0] == PAGEABLE) | (kinds[1] == PAGEABLE))
-    rows = np.flatnonzero(pageable & is_async)
-    if not len(rows):
-        return None
-    blocked = np.maximum(
-        evidence.time[rows], evidence.call_time[attributed.attribution.launch[rows]]
-    )
+# -- Waits of the host
+
+
+def _needed(evidence: Evidence) -> Flags:
+    """Return whether each API call ends a wait of its thread in which a copy to the host has ended.
+
+    The program may need the value at once.
+    """
+    run = evidence.run
+    work, stack = run.work, evidence.attributed.attribution.stack
+    to_host = np.flatnonzero((work.column("copy_kind") == TO_HOST) & (work.launch != NONE))
+    result = np.zeros(len(work.call_start), bool)
+    rows = np.flatnonzero(run.waits.waits)
+    rows = rows[order_by(stack[rows], work.call_end[rows])]
+    ended = np.sort(work.end[to_host])
+    for first, last in pairwise(run_edges(stack[rows]).tolist()):  # one iteration per thread
+        end = work.call_end[rows[first:last]]
+        before = np.searchsorted(ended, end, side="right")
+        result[rows[first:last]] = np.diff(before, prepend=0) > 0
+    return result
+
+
+def _groups_of_waits(evidence: Evidence, calls: Ints) -> Iterator[Ints]:
+    """Yield calls in groups by name and op, those that waited longest first."""
+    names = frames.codes(evidence.capture.launches["name"])[calls]
+    op = np.append(evidence.own_op, NONE)[evidence.attributed.launch_node[calls]]
+    group, first = number_groups(names, op)
+    work = evidence.run.work
+    total = sums(group, (work.call_end - work.call_start)[calls], len(first))
+    for one in order_by(-total)[:MOST].tolist():
+        yield calls[group == one]
+
+
+def _in_iterations(evidence: Evidence, calls: Ints) -> Ints:
+    run = evidence.run
+    has_point = run.host.returned[calls] != NONE
+    calls = calls[has_point]
+    return calls[evidence.in_iterations(run.hosts + run.host.returned[calls])]
+
+
+def synchronizations(evidence: Evidence) -> Iterator[Finding]:
+    """Yield calls that wait for the device, by name and op; what follows a copy to the host has no estimate."""
+    run = evidence.run
+    work, needed = run.work, _needed(evidence)
+    calls = np.flatnonzero(run.waits.waits & ~work.issues & ~work.polls.inner)
+    calls = calls[~np.isin(calls, _after_copies(evidence)[1])]
+    for group in _groups_of_waits(evidence, _in_iterations(evidence, calls)):
+        change = _without(evidence, group)
+        is_needed = needed[group].mean() >= 0.5
+        figures = {
+            "call": _name(evidence, group),
+            "waits": len(group),
+            "waited_ns": int((work.call_end - work.call_start)[group].sum()),
+            "needed": "; the program copies to the host before: only if the values are not needed at once" if is_needed else "",
+        }
+        yield Finding(figures, rule.call_table(evidence, group), change=None if is_needed else change, limit=change)
+
+
+def _name(evidence: Evidence, calls: Ints) -> str:
+    return str(evidence.capture.launches["name"].iloc[int(calls[0])])
+
+
+def _without(evidence: Evidence, calls: Ints) -> Change:
+    mask = np.zeros(len(evidence.run.work.call_start), bool)
+    mask[calls] = True
+    return interventions.without_calls(evidence.run, mask)
+
+
+def _after_copies(evidence: Evidence) -> tuple[Ints, Ints]:
+    """Return API calls that copy, and the wait of their thread that follows each as its next call, or NONE."""
+    run, stack = evidence.run, evidence.attributed.attribution.stack
+    copying = np.flatnonzero(calls_matching(evidence.attributed, COPYING) & run.work.issues)
+    order = order_by(stack, run.work.call_start)
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    following = np.append(order, NONE)[position[copying] + 1]
+    is_wait = (following != NONE) & np.append(run.waits.waits & ~run.work.issues, False)[following]
+    is_wait &= np.append(stack, NONE)[following] == stack[copying]
+    return copying, np.where(is_wait, following, NONE)
+
+
+def numbers_read(evidence: Evidence) -> Iterator[Finding]:
+    """Yield single numbers that the host reads back, for which it waits for the device, by call and op."""
+    table, launch = evidence.capture.activities, evidence.attributed.attribution.launch
+    size = frames.ints(table, "bytes")
+    is_small = (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
+    rows = np.flatnonzero(evidence.is_kind(frames.MEMCPY) & is_small & (launch != NONE))
+    copying, following = _after_copies(evidence)
+    wait_of = np.full(len(evidence.call_time), NONE)
+    wait_of[copying] = following
+    waits = evidence.run.waits.waits
+    calls = np.unique(launch[rows])
+    calls = calls[waits[calls] | (wait_of[calls] != NONE)]
+    row_of = np.full(len(evidence.call_time), NONE)
+    row_of[launch[rows]] = rows
+    for group in _groups_of_waits(evidence, _in_iterations(evidence, calls)):
+        both = np.unique(np.concatenate((group, wait_of[group][wait_of[group] != NONE])))
+        ends = evidence.run.device.end[evidence.run.work.place[row_of[group]]]
+        gone = np.flatnonzero(np.arange(1, len(group) + 1) % KEPT)
+        left_out = np.concatenate((group[gone], wait_of[group[gone]]))
+        calls_change = _without(evidence, left_out[left_out != NONE])
+        all_change = _without(evidence, both)
+        op = evidence.own_op_name(int(group[0]))
+        figures = {
+            "numbers": len(group),
+            "in_op": f" in {op}" if op else "",
+            "held_ns": int(evidence.call_time[both].sum()),
+            "needed": "; the name says that it decides what follows" if NAMED_NEED.fullmatch(op) else "",
+        }
+        change = interventions.together((calls_change, _removing(ends[gone])))
+        limit = interventions.together((all_change, _removing(ends)))
+        table = rule.activity_table(evidence, row_of[group])
+        yield Finding(figures, table, change=None if figures["needed"] else change, limit=limit)
+
+
+def _removing(points: Ints) -> Change:
+    return lambda draft: draft.remove(points)
+
+
+# -- Copies
+
+
+def _kinds(evidence: Evidence) -> tuple[Ints, Ints]:
+    return tuple(frames.ints(evidence.capture.activities, c) for c in ("source_kind", "target_kind"))  # type: ignore[return-value]
+
+
+def _copies(evidence: Evidence, *, pageable: bool) -> Flags:
+    kind = PAGEABLE if pageable else PINNED
+    source, target = _kinds(evidence)
+    flags: Flags = evidence.is_kind(frames.MEMCPY) & ((source == kind) | (target == kind))
+    return flags
+
+
+def pageable_copies(evidence: Evidence) -> Iterator[Finding]:
+    """Yield copies of pageable memory, which the host stages: they could be of pinned memory, and asynchronous."""
+    run, launch = evidence.run, evidence.attributed.attribution.launch
+    rows = np.flatnonzero(_copies(evidence, pageable=True) & (launch != NONE) & (run.work.place != NONE))
+    once = ~evidence.in_iterations(run.device.end[run.work.place[rows]])
+    for is_once in (False, True):
+        part = rows[once == is_once]
+        if len(part):
+            yield _as_pinned(evidence, part, once=is_once)
+
+
+def _as_pinned(evidence: Evidence, rows: Ints, *, once: bool) -> Finding:
+    run, launch = evidence.run, evidence.attributed.attribution.launch
+    size = np.maximum(frames.ints(evidence.capture.activities, "bytes")[rows], 0)
+    direction = frames.ints(evidence.capture.activities, "copy_kind")[rows]
+    rate = np.array([*(_pinned_rate(evidence, kind) for kind in range(TO_HOST + 1)), PINNED_BYTES_PER_NS])
+    pinned = np.minimum(evidence.time[rows], (size / rate[np.clip(direction, 0, 3)]).astype(np.int64) + 1_200)
+    ends = run.device.end[run.work.place[rows]]
+    calls = np.zeros(len(run.work.call_start), bool)
+    calls[launch[rows][direction == TO_DEVICE]] = True
+    points = interventions.call_points(run, calls)
+
+    def change(draft: Draft) -> None:
+        draft.delay[ends] = np.minimum(draft.delay[ends], pinned)
+        draft.cut(points)
+        draft.delay[points] = np.minimum(draft.delay[points], CALL_NS)
+
+    def limit(draft: Draft) -> None:
+        change(draft)
+        draft.remove(points)
+        draft.remove(ends)
+
     figures = {
         "memcpys": len(rows),
-        "moved_bytes": int(np.maximum(frames.ints(copies, "bytes")[rows], 0).sum()),
-        "held_ns": int(blocked.sum()),
+        "moved_bytes": int(size.sum()),
+        "held_ns": int(np.maximum(evidence.time[rows], evidence.call_time[launch[rows]]).sum()),
     }
-    saving = _saving_if_pinned(evidence, rows, pageable)
-    _, max_saving = _bounds(evidence, np.unique(attributed.attribution.launch[rows]))
-    ceiling = min(
-        evidence.max_over_gpus(rows, blocked), max_saving + evidence.max_work_over_gpus(rows)
+    table = rule.activity_table(evidence, rows)
+    return Finding(figures, table, change=change, limit=limit, once=once)
+
+
+def _pinned_rate(evidence: Evidence, direction: int) -> float:
+    """Return how fast pinned memory moves in this report in bytes per ns, else as fast as it does on any machine."""
+    activities = evidence.capture.activities
+    rows = np.flatnonzero(
+        _copies(evidence, pageable=False)
+        & ~_copies(evidence, pageable=True)
+        & (frames.ints(activities, "copy_kind") == direction)
+        & (frames.ints(activities, "bytes") > SMALL_BYTES)
     )
-    table = rule.activity_table(evidence, rows, blocked)
-    calls = np.unique(attributed.attribution.launch[rows])
-    lost = replace(_lost_after(evidence, calls), activities=rows, work_ns=evidence.time[rows])
-    return Finding(figures, table, ceiling, min(saving, ceiling), lost)
-
-
-def _saving_if_pinned(evidence: Evidence, rows: Ints, pageable: Flags) -> int:
-    """Return what copies would save at the speed of copies of pinned memory.
-
-    It is -1 if the capture has no such copies.
-    """
-    table = evidence.capture.activities
-    direction = frames.ints(table, "copy_kind")
-    size = np.maximum(frames.ints(table, "bytes"), 0)
-    kinds = [frames.ints(table, c) for c in ("source_kind", "target_kind")]
-    pinned = (
-        evidence.is_kind(frames.MEMCPY) & ~pageable & ((kinds[0] == PINNED) | (kinds[1] == PINNED))
-    )
-    saving = np.zeros(len(rows), np.int64)
-    for copy_direction in (TO_DEVICE, TO_HOST):
-        pinned_rows = np.flatnonzero(pinned & (direction == copy_direction))
-        is_direction = direction[rows] == copy_direction
-        if not is_direction.any():
-            continue
-        if not size[pinned_rows].sum():
-            return UNKNOWN
-        rate = size[pinned_rows].sum() / max(1, evidence.time[pinned_rows].sum())
-        saving[is_direction] = np.maximum(
-            evidence.time[rows[is_direction]] - size[rows[is_direction]] / rate, 0
-        ).astype(np.int64)
-    return evidence.max_over_gpus(rows, saving)
+    size = frames.ints(activities, "bytes")[rows].sum()
+    return float(size / max(1, evidence.time[rows].sum())) if size else PINNED_BYTES_PER_NS
 
 
 def blocking_copies(evidence: Evidence) -> Finding | None:
-    """Find copies by calls that return only when they are done, but for those to the host, which waits for the values."""
-    calls, launch = evidence.calls_matching(BLOCKING), evidence.attributed.attribution.launch
-    to_host = frames.ints(evidence.capture.activities, "copy_kind") == TO_HOST
-    calls[launch[to_host & (launch != NONE)]] = False
-    return _blocking_finding(evidence, calls)
+    """Find copies to the device for which the host waits: by the call itself, or by the next call of its thread."""
+    run, launch = evidence.run, evidence.attributed.attribution.launch
+    kind = frames.ints(evidence.capture.activities, "copy_kind")
+    copying, following = _after_copies(evidence)
+    waits = np.zeros(len(run.work.call_start), bool)
+    waits[copying[following != NONE]] = True
+    waits |= calls_matching(evidence.attributed, BLOCKING)
+    selected = _copies(evidence, pageable=False) & (kind == TO_DEVICE) & (launch != NONE)
+    selected &= waits[launch] & (run.work.place != NONE)
+    rows = np.flatnonzero(selected)
+    rows = rows[evidence.in_iterations(run.device.end[run.work.place[rows]])]
+    if not len(rows):
+        return None
+    calls = np.unique(launch[rows])
+    later = following[np.isin(copying, calls)]
+    both = np.unique(np.concatenate((calls, later[later != NONE])))
+    mask = np.zeros(len(waits), bool)
+    mask[both] = True
+    points = interventions.call_points(run, mask)
+    selected = np.zeros(len(evidence.time), bool)
+    selected[rows] = True
+    hide = interventions.hidden(run, selected)
+
+    def change(draft: Draft) -> None:
+        draft.cut(points)
+        draft.delay[points] = np.minimum(draft.delay[points], CALL_NS)
+        hide(draft)
+
+    total = evidence.max_over_threads(evidence.attributed.attribution.stack[both], evidence.call_time[both])
+    figures = {"calls": len(calls), "held_ns": total, "held_share": total / max(1, evidence.wall_ns)}
+    return Finding(figures, rule.call_table(evidence, both), change=change)
 
 
 def blocking_fills(evidence: Evidence) -> Finding | None:
     """Find memsets by the call that may wait for them."""
-    return _blocking_finding(evidence, evidence.calls_matching(SYNC_FILL))
+    calls = _in_iterations(evidence, np.flatnonzero(evidence.calls_matching(SYNC_FILL)))
+    if not len(calls):
+        return None
+    total = evidence.max_over_threads(evidence.attributed.attribution.stack[calls], evidence.call_time[calls])
+    figures = {"calls": len(calls), "held_ns": total, "held_share": total / max(1, evidence.wall_ns)}
+    mask = np.zeros(len(evidence.call_time), bool)
+    mask[calls] = True
+    points = interventions.call_points(evidence.run, mask)
+    return Finding(figures, rule.call_table(evidence, calls), change=lambda draft: draft.cut(points))
 
 
-def _blocking_finding(evidence: Evidence, calls: Flags) -> Finding | None:
-    rows = np.flatnonzero(calls)
+def small_copies(evidence: Evidence) -> Finding | None:
+    """Find copies of small pieces, many in one call of an op or of a step, which could be one copy."""
+    run, attribution = evidence.run, evidence.attributed.attribution
+    size = frames.ints(evidence.capture.activities, "bytes")
+    kind = frames.ints(evidence.capture.activities, "copy_kind")
+    small = evidence.is_kind(frames.MEMCPY) & (size <= SMALL_BYTES) & np.isin(kind, (TO_DEVICE, TO_HOST))
+    rows = np.flatnonzero(small & (attribution.launch != NONE) & (run.work.place != NONE))
     if not len(rows):
         return None
-    spent = evidence.call_time[rows]
-    thread = evidence.attributed.attribution.stack[rows]
-    total = evidence.max_over_threads(thread, spent)
-    figures = {"calls": len(rows), "held_ns": total, "held_share": total / max(1, evidence.wall_ns)}
-    lost = _lost_after(evidence, rows)
-    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows), lost)
-
-
-def synchronizations(evidence: Evidence) -> Finding | None:
-    """Find calls that wait for the device, after which the device waits for the host."""
-    rows = np.flatnonzero(evidence.calls_matching(WAITING))
+    rows = rows[order_by(run.work.place[rows])]
+    node = attribution.node[rows]
+    change_of = np.ones(len(rows), bool)
+    place = run.work.place[rows]
+    change_of[1:] = (place[1:] != place[:-1] + 1) | (node[1:] != node[:-1]) | (kind[rows][1:] != kind[rows][:-1])
+    group = np.cumsum(change_of) - 1
+    many = np.bincount(group) >= MANY
+    rows, change_of = rows[many[group]], change_of[many[group]]
     if not len(rows):
         return None
-    idle = _idle_after(evidence, rows)
-    spent = evidence.call_time[rows]
+    return _packed(evidence, rows, change_of)
+
+
+def _packed(evidence: Evidence, rows: Ints, is_first: Flags) -> Finding:
+    run, attribution = evidence.run, evidence.attributed.attribution
+    place = run.work.place[rows]
+    rest = ~is_first
+    ends, starts = run.device.end[place[rest]], run.device.start[place[rest]]
+    size = np.maximum(frames.ints(evidence.capture.activities, "bytes")[rows], 0)
+    moving = (size / PINNED_BYTES_PER_NS).astype(np.int64)[rest]
+    calls = np.zeros(len(run.work.call_start), bool)
+    calls[attribution.launch[rows[rest]]] = True
+    points = interventions.call_points(run, calls)
+    code = interventions.code_between(run, calls)
+    share = 1 / max(1.0, len(rows) / max(1, int(is_first.sum())))
+
+    def change(draft: Draft) -> None:
+        draft.delay[ends] = np.minimum(draft.delay[ends], moving)
+        draft.remove(starts)
+        draft.remove(points)
+        draft.scale(code, share)
+
+    def limit(draft: Draft) -> None:
+        change(draft)
+        draft.remove(ends)
+
     figures = {
-        "waits": len(rows),
-        "waited_ns": int(spent.sum()),
-        "idle_ns": idle,
-        "idle_share": idle / max(1, evidence.span_ns),
+        "memcpys": len(rows),
+        "moved_bytes": int(size.sum()),
+        "held_ns": int(evidence.call_time[attribution.launch[rows]].sum()),
     }
-    lost = _lost_after(evidence, rows)
-    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows), lost)
+    return Finding(figures, rule.activity_table(evidence, rows), change=change, limit=limit)
 
 
-def _gaps_after(evidence: Evidence, calls: Ints) -> tuple[Ints, Ints]:
-    """Return the gaps of GPUs since each of some calls, until the next of them in its process, and the call.
-
-    A gap counts if it began while the call waited, or later, and if a launch ended it.
-    """
-    gaps, launches = evidence.idle.gaps, evidence.capture.launches
-    activities, before = evidence.capture.activities, evidence.idle.gaps.before
-    homes = [
-        np.concatenate((frames.ints(launches, c)[calls], frames.ints(activities, c)[before]))
-        for c in ("report", "process")
-    ]
-    home, _ = number_groups(*homes)
-    start = np.concatenate((frames.ints(launches, "start")[calls], gaps.start))
-    is_gap = np.repeat([0, 1], [len(calls), len(gaps)])
-    order = order_by(home, start, is_gap)
-    # The last call before each gap in this order, if it is one of the same process.
-    position = np.maximum.accumulate(np.where(is_gap[order] == 0, np.arange(len(order)), NONE))
-    place = np.flatnonzero(is_gap[order] == 1)
-    place = place[position[place] != NONE]
-    place = place[home[order[place]] == home[order[position[place]]]]
-    rows, call = order[place] - len(calls), calls[order[position[place]]]
-    is_launched = evidence.attributed.attribution.launch[gaps.ended_by[rows]] != NONE
-    return rows[is_launched], call[is_launched]
-
-
-def _bounds(evidence: Evidence, calls: Ints) -> tuple[int, int]:
-    """Return the maximum and the estimated saving if the host did not wait in these calls."""
-    threads = evidence.attributed.attribution.stack[calls]
-    waited = evidence.max_over_threads(threads, evidence.call_time[calls])
-    ceiling = min(waited, _idle_after(evidence, calls))
-    return ceiling, min(ceiling, _max_over_gpus(evidence, _lost_after(evidence, calls)))
-
-
-def _idle_after(evidence: Evidence, calls: Ints) -> int:
-    """Return the maximum over GPUs of the idle time after such waits."""
-    rows, _ = _gaps_after(evidence, calls)
-    return _max_over_gpus(evidence, LostTime(rows, evidence.idle.gaps.length[rows]))
-
-
-def _lost_after(evidence: Evidence, calls: Ints) -> LostTime:
-    """Return the idle time that waits cost.
-
-    Without a wait the host would be ahead by the time that it took. So the gaps after it shrink by
-    that time in all, the first gaps first.
-    """
-    gaps = evidence.idle.gaps
-    rows, call = _gaps_after(evidence, calls)
-    order = order_by(gaps.device[rows], call, gaps.start[rows])
-    rows, call = rows[order], call[order]
-    length = gaps.length[rows]
-    group, first = number_groups(gaps.device[rows], call)
-    earlier = np.cumsum(length) - length
-    earlier -= earlier[first][group]
-    cost = np.clip(evidence.call_time[call] - earlier, 0, length)
-    return LostTime(rows[cost > 0], cost[cost > 0])
-
-
-def _max_over_gpus(evidence: Evidence, lost: LostTime) -> int:
-    gaps = evidence.idle.gaps
-    return int(sums(gaps.device[lost.gaps], lost.idle_ns, len(gaps.devices)).max(initial=0))
-
-
-def numbers_read(evidence: Evidence) -> Finding | None:
-    """Find single numbers that the host reads back, for which it waits for the device."""
-    table, launch = evidence.capture.activities, evidence.attributed.attribution.launch
-    size = frames.ints(table, "bytes")
-    is_small = (
-        (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
-    )
-    rows = np.flatnonzero(evidence.is_kind(frames.MEMCPY) & is_small & (launch != NONE))
-    if not len(rows):
+def page_faults(evidence: Evidence) -> Finding | None:
+    """Find pages of managed memory that move while kernels run, which wait for them."""
+    run = evidence.run
+    work = run.work
+    pages = np.flatnonzero(np.isin(work.column("copy_kind"), MANAGED) & (work.launch == NONE))
+    kernels = np.flatnonzero(run.computing[work.row])
+    if not len(pages) or not len(kernels):
         return None
-    blocked = _blocked_times(evidence, rows)
-    threads = evidence.attributed.attribution.stack[launch[rows]]
-    total = evidence.max_over_threads(threads, blocked)
+    kernels = kernels[order_by(run.gpu_of_place[kernels], work.start[kernels])]
+    gpu, start = run.gpu_of_place, work.start
+    key = start[kernels] + (gpu[kernels] * (int(work.end.max()) + 1))
+    at = np.searchsorted(key, start[pages] + gpu[pages] * (int(work.end.max()) + 1), side="right") - 1
+    kernel = kernels[np.maximum(at, 0)]
+    inside = (at >= 0) & (gpu[kernel] == gpu[pages]) & (work.end[pages] <= work.end[kernel])
+    pages, kernel = pages[inside], kernel[inside]
+    if not len(pages):
+        return None
+    group, first = number_groups(kernel)
+    low = np.full(len(first), np.iinfo(np.int64).max)
+    np.minimum.at(low, group, work.start[pages])
+    high = np.zeros(len(first), np.int64)
+    np.maximum.at(high, group, work.end[pages])
+    size = sums(group, np.maximum(work.column("bytes")[pages], 0), len(first))
+    slow = kernel[first]
+    length = work.end[slow] - work.start[slow]
+    faster = np.clip(length - (high - low) + (size / PINNED_BYTES_PER_NS).astype(np.int64), 0, length)
+    ends = run.device.end[slow]
+    rows = work.row[slow]
     figures = {
-        "numbers": len(rows),
-        "held_ns": total,
-        "held_share": total / max(1, evidence.wall_ns),
+        "kernels": len(slow),
+        "pages": len(pages),
+        "moved_bytes": int(size.sum()),
+        "kernels_ns": int(length.sum()),
     }
-    calls = np.unique(np.concatenate((launch[rows], _following_wait(evidence, rows))))
+
+    def change(draft: Draft) -> None:
+        draft.delay[ends] = np.minimum(draft.delay[ends], faster)
+
     return Finding(
-        figures,
-        rule.activity_table(evidence, rows, blocked),
-        *_bounds(evidence, calls),
-        _lost_after(evidence, calls),
+        figures, rule.activity_table(evidence, rows), change=change, limit=_removing(ends)
     )
 
 
-def _blocked_times(evidence: Evidence, rows: Ints) -> Ints:
-    """Return how long the call of each copy, and the wait right after it, blocked the host."""
-    call, wait = evidence.attributed.attribution.launch[rows], _following_wait(evidence, rows)
-    wait_time = np.where(wait == call, 0, evidence.call_time[wait])
-    return evidence.call_time[call] + wait_time
-
-
-def _following_wait(evidence: Evidence, rows: Ints) -> Ints:
-    """Return the next call of the thread of each copy if it waits, else the copy's call."""
-    launches, stack = evidence.capture.launches, evidence.attributed.attribution.stack
-    order = np.lexsort((frames.ints(launches, "start"), stack))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    call = evidence.attributed.attribution.launch[rows]
-    following = order[np.minimum(position[call] + 1, len(order) - 1)]
-    is_wait = evidence.calls_matching(WAITING)[following] & (stack[following] == stack[call])
-    return np.where(is_wait, following, call)
-
+ESTIMATE = "the run without these waits"
 
 RULES = (
     Rule(
         "pageable-memcpys",
-        "Asynchronous memcpys use pageable memory",
-        "an asynchronous memcpy is from or to pageable memory",
-        "asynchronous memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
+        "Memcpys use pageable memory",
+        "a memcpy is from or to pageable memory of the host",
+        "memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
         "pin host memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc in C++",
-        "the time saved if the same bytes moved at the speed of the report's memcpys of pinned memory",
+        "the run if the same bytes moved as fast as pinned memory (in the report, else 12 GB/s), and the host did not stage them",
         NSYS,
         ("calls", "memory kinds"),
         pageable_copies,
@@ -255,15 +385,15 @@ RULES = (
     ),
     Rule(
         "synchronous-memcpys",
-        "Synchronous memcpys block the host",
-        "a memcpy that is not to the host is called synchronously",
+        "The host waits for memcpys to the device",
+        "a memcpy of pinned memory to the device is called synchronously, or the next call of its thread waits",
         "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
-        "use cudaMemcpyAsync on a stream with pinned memory; in PyTorch .to(device, non_blocking=True)",
-        ESTIMATE,
+        "use cudaMemcpyAsync on a stream of its own, and let the work that needs the data wait for an event; in PyTorch .to(device, non_blocking=True)",
+        "the run without these waits, and with the memcpys beside kernels",
         NSYS,
-        ("calls",),
+        ("calls", "memory kinds"),
         blocking_copies,
-        "use cudaMemcpyAsync on a stream with pinned memory",
+        "use cudaMemcpyAsync on a stream of its own, and let the work that needs the data wait for an event",
     ),
     Rule(
         "synchronous-memsets",
@@ -277,28 +407,50 @@ RULES = (
         blocking_fills,
     ),
     Rule(
+        "small-memcpys",
+        "Many small memcpys follow one another",
+        f"{MANY} memcpys of at most {SMALL_BYTES // 1024} KiB or more follow one another in a call of an op",
+        "small memcpys: {memcpys}, {moved_bytes} in all; their calls take {held_ns}",
+        "pack the pieces into one buffer, and copy that at once",
+        "the run with one memcpy in place of each row of them",
+        NSYS,
+        ("calls",),
+        small_copies,
+    ),
+    Rule(
+        "page-faults",
+        "Kernels wait for pages of managed memory",
+        "pages of managed memory move while a kernel runs",
+        "pages that move while kernels run: {pages}, {moved_bytes}; these {kernels} kernels take {kernels_ns}",
+        "copy the memory before: cudaMemPrefetchAsync on the stream of the kernel; or use memory of the device",
+        "the run if the same bytes moved before the kernels, at 12 GB/s",
+        NSYS,
+        ("kernels",),
+        page_faults,
+    ),
+    Rule(
         "synchronization",
-        "Synchronization leaves the GPU idle",
-        "calls synchronize",
-        "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of the time from its first work to its last",
-        "synchronize less: use events instead of cudaDeviceSynchronize; avoid .item() and printing tensors in the loop",
+        "Synchronization keeps the host from working ahead",
+        "calls that wait for the device are made within iterations, and no copy to the host ended in their wait",
+        "{call} is called {waits} times and waits for {waited_ns} in all{needed}",
+        "leave it out: order work by streams and events; avoid torch.cuda.synchronize() and printing tensors in the loop",
         ESTIMATE,
         NSYS,
         ("work", "calls"),
         synchronizations,
-        "synchronize less: order work by streams and events instead of cudaDeviceSynchronize",
+        "leave it out: order work by streams and events instead of waits of the host",
     ),
     Rule(
         "numbers-read-back",
         "Single values are read back from the GPU",
-        f"memcpys to the host are of {MAX_NUMBER_BYTES} bytes at most",
-        "values read back one by one: {numbers}; they block a thread for {held_ns}, {held_share} of the run",
-        "keep them on the GPU: sum losses there and read them every n steps; use torch.where instead of if",
-        ESTIMATE,
+        f"memcpys to the host are of {MAX_NUMBER_BYTES} bytes at most, and the host waits for them",
+        "values read back one by one{in_op}: {numbers}; they block a thread for {held_ns}{needed}",
+        f"keep them on the GPU: sum losses there and read them every {KEPT} steps; use torch.where instead of if",
+        f"the run with one of {KEPT} of them",
         NSIGHT_BRIDGE,
         ("work", "calls"),
         numbers_read,
-        "keep them on the GPU: read them every n steps, or let the GPU decide (conditional nodes of a CUDA graph)",
+        f"keep them on the GPU: read them every {KEPT} steps, or let the GPU decide (conditional nodes of a CUDA graph)",
     ),
 )
 

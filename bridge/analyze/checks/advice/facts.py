@@ -63,6 +63,20 @@ class Evidence:
 
         return HostGroups.of(self)
 
+    @cached_property
+    def own_op(self) -> Ints:
+        """The op of each node, NONE of steps: what happens in a step alone is in no op."""
+        attributed, nesting = self.attributed, self.attributed.attribution.nesting
+        is_step = np.zeros(len(self.capture.ranges) + 1, bool)
+        is_step[attributed.steps.range] = is_step[attributed.iterations.range] = True
+        is_step[NONE] = False
+        return np.where(is_step[nesting.range], NONE, attributed.node_op)
+
+    def own_op_name(self, call: int) -> str:
+        """Return the op that an API call is made in, '' for none."""
+        op = int(np.append(self.own_op, NONE)[self.attributed.launch_node[call]])
+        return "" if op == NONE else self.attributed.ops[op]
+
     def in_iterations(self, points: Ints) -> Flags:
         """Return whether the time before each point of the graph begins within iterations, or with work of any."""
         begin = self.run.graph.time[points] - self.run.graph.delay[points]

@@ -62,7 +62,7 @@ class HostGroups:
         kind = run.kind_of(points)
         here = points - run.hosts
         call, system = run.host.call[here], run.host.system[here]
-        op = _own_ops(evidence)[run.host.node[here]]
+        op = np.append(evidence.own_op, NONE)[run.host.node[here]]
         issues = calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING)
         is_cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM]))
         is_cost |= (kind == KIND[API]) & ~np.append(issues, False)[call]
@@ -88,16 +88,6 @@ class HostGroups:
     def take(self, group: int) -> Ints:
         """Return the points of a group."""
         return self.points[self.group == group]
-
-
-def _own_ops(evidence: Evidence) -> Ints:
-    """Return the folded op that each node counts for: that of the innermost one that is no step; NONE as the last entry."""
-    attributed, nesting = evidence.attributed, evidence.attributed.attribution.nesting
-    is_step = np.zeros(len(evidence.capture.ranges) + 1, bool)
-    is_step[attributed.steps.range] = is_step[attributed.iterations.range] = True
-    is_step[NONE] = False
-    result: Ints = np.where(is_step[nesting.range], NONE, attributed.node_op)
-    return np.append(result, NONE)
 
 
 def _launching_ops(evidence: Evidence) -> Flags:

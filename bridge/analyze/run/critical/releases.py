@@ -1,13 +1,16 @@
-"""Waits that something ended which no one recorded: a loader in another process, a request, another program.
+"""Waits of threads in calls of the operating system, and who or what ended each.
 
-A thread waits in a call of the operating system, and the report does not say who let it go on. If the run were shorter
-before, the wait may last as long as it did, or end at the pace at which such waits ended.
+A report does not say who let a thread go on. Where another recorded thread did the same thing right before most waits
+of one kind ended, such as the end of an op, and seldom does in the middle of them, that thread is taken for it. Of all
+other waits nobody knows: a loader in another process, a request. If the run were shorter before, such a wait may last as
+long as it did, or end at the pace at which they ended.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,13 +18,120 @@ from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Ints, number_groups, order_by
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 WAITING = re.compile(
     r"p?poll|p?select|epoll_p?wait\d?|sem_(?:timed|clock)?wait|pthread_cond_\w*wait|pthread_mutex_\w*lock|pthread_join"
     r"|futex|recv\w*|accept4?|sigwait\w*|wait(?:pid|id|3|4)?"
 )
 MIN_WAIT_NS = 10_000  # shorter ones end before anybody notices
+WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
+MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
+MAX_BY_CHANCE = 0.3  # of the same share, that does so in the middle of them
+MAX_LOOKUPS = 20_000_000  # of waits and threads
+
+
+@dataclass(frozen=True)
+class HostWaits:
+    """Points at which threads return from waits of `MIN_WAIT_NS` or more, and the ``site`` of each, a number.
+
+    A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time.
+    """
+
+    point: Ints
+    site: Ints
+
+    @classmethod
+    def of(cls, work: Work, host: HostPoints) -> HostWaits:
+        """Return the waits of the threads of a run."""
+        names = work.attributed.capture.system_calls["name"]
+        is_wait = np.array(
+            [*(WAITING.fullmatch(n) is not None for n in names.cat.categories), False], bool
+        )
+        name = np.append(frames.codes(names), NONE)[host.system]
+        rows = np.flatnonzero(is_wait[name] & host.chained & (host.call == NONE))
+        rows = rows[host.time[rows] - host.time[rows - 1] >= MIN_WAIT_NS]
+        op = np.append(work.attributed.node_op, NONE)[host.node[rows]]
+        site, _ = number_groups(np.cumsum(~host.chained)[rows], name[rows], op)
+        order = order_by(site, host.time[rows])
+        return cls(rows[order], site[order])
+
+    def take(self, rows: Flags) -> HostWaits:
+        """Return some of the waits."""
+        return HostWaits(self.point[rows], self.site[rows])
+
+
+# -- Who ended a wait
+
+
+def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
+    """Return the point of another thread that ended each wait, NONE where nobody did that is known."""
+    result = np.full(len(waits.point), NONE)
+    edges = np.append(np.flatnonzero(~host.chained), len(host.time))
+    if len(edges) < 3 or len(waits.point) * len(edges) > MAX_LOOKUPS:  # noqa: PLR2004 (one thread)
+        return result
+    label = _labels(work, host)
+    end, begin = host.time[waits.point], host.time[waits.point - 1]
+    wait, point = _right_before(host, edges, waits.point, end, begin)
+    by_chance, other = _right_before(host, edges, waits.point, (begin + end) // 2, begin - WAKE_NS)
+    size = int(waits.site.max(initial=NONE)) + 1
+    site, name = waits.site[wait], label[point]
+    group, first = number_groups(site, name)
+    counts = np.bincount(waits.site, minlength=size)
+    share = _distinct(group, wait, len(first)) / counts[site[first]]
+    pairs = number_groups(
+        np.concatenate((site, waits.site[by_chance])), np.concatenate((name, label[other]))
+    )[0]
+    chance = _distinct(pairs[len(site) :], by_chance, int(pairs.max(initial=0)) + 1)
+    chance_of = chance[pairs[: len(site)][first]] / counts[site[first]]
+    fits = (share >= MIN_SIGNALLED) & (chance_of <= MAX_BY_CHANCE * share)
+    best = order_by(site[first], (~fits).astype(np.int64), np.rint(-1e6 * share).astype(np.int64))
+    best = best[run_edges(site[first][best])[:-1]]
+    is_best = np.zeros(len(first), bool)
+    is_best[best[fits[best]]] = True
+    rows = np.flatnonzero(is_best[group])
+    rows = rows[order_by(wait[rows], host.time[point[rows]])]
+    result[wait[rows]] = point[rows]  # the last one stays
+    return result
+
+
+def _labels(work: Work, host: HostPoints) -> Ints:
+    """Return a number for what begins and what ends at each point: by op, API call and call of the system."""
+    capture = work.attributed.capture
+    state, _ = number_groups(
+        np.append(work.attributed.node_op, NONE)[host.node],
+        np.append(frames.codes(capture.launches["name"]), NONE)[host.call],
+        np.append(frames.codes(capture.system_calls["name"]), NONE)[host.system],
+    )
+    size = int(state.max(initial=0)) + 2
+    following = np.append(state[1:], size - 1)
+    following[:-1][~host.chained[1:]] = size - 1
+    return state * size + following
+
+
+def _right_before(
+    host: HostPoints, edges: Ints, waits: Ints, time: Ints, least: Ints
+) -> tuple[Ints, Ints]:
+    """Return which waits (by place), at a time of each, come right after a point of another thread, and these points."""
+    rows, points = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for first, last in pairwise(edges.tolist()):  # one iteration per thread
+        at = first + np.searchsorted(host.time[first:last], time, side="left") - 1
+        age = time - host.time[np.maximum(at, first)]
+        near = (at >= first) & (age <= WAKE_NS) & (time - age >= least)
+        near &= (waits < first) | (waits >= last)
+        rows.append(np.flatnonzero(near))
+        points.append(at[near])
+    return np.concatenate(rows), np.concatenate(points)
+
+
+def _distinct(group: Ints, wait: Ints, size: int) -> Ints:
+    """Return the number of distinct waits in each group."""
+    _, first = number_groups(group, wait)
+    result: Ints = np.bincount(group[first], minlength=size)
+    return result
+
+
+# -- Waits that nobody recorded the end of
 
 
 @dataclass(frozen=True)
@@ -33,20 +143,18 @@ class Releases:
 
     @classmethod
     def of(cls, work: Work, host: HostPoints, graph: Graph, hosts: int) -> tuple[Graph, Releases]:
-        """Return a graph with the points of releases; points of the host begin with ``hosts``.
+        """Return a graph with signals between threads and the points of releases.
 
-        Waits in the same call in the same op of a thread are released one after the other.
+        Points of the host begin with ``hosts``. Waits of a site are released one after the other.
         """
-        names = work.attributed.capture.system_calls["name"]
-        is_wait = np.array([*(WAITING.fullmatch(n) is not None for n in names.cat.categories), False], bool)
-        name = np.append(frames.codes(names), NONE)[host.system]
-        rows = np.flatnonzero(is_wait[name] & host.chained)
-        rows = rows[(host.call[rows] == NONE) & (host.time[rows] - host.time[rows - 1] >= MIN_WAIT_NS)]
-        thread = np.cumsum(~host.chained)[rows]
-        op = np.append(work.attributed.node_op, NONE)[host.node[rows]]
-        site, _ = number_groups(thread, name[rows], op)
-        order = order_by(site, host.time[rows])
-        waits, site = hosts + rows[order], site[order]
+        of_host = HostWaits.of(work, host)
+        signal = signals(work, host, of_host)
+        known = (signal != NONE) & (graph.cross[hosts + of_host.point] == NONE)
+        cross = graph.cross.copy()
+        cross[hosts + of_host.point[known]] = hosts + signal[known]
+        graph = replace(graph, cross=cross)
+        unknown = of_host.take(signal == NONE)
+        waits, site = hosts + unknown.point, unknown.site
         is_first = np.ones(len(waits), bool)
         is_first[1:] = site[1:] != site[:-1]
         released = len(graph.time) + np.arange(len(waits))

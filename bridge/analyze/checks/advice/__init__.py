@@ -12,18 +12,18 @@ from bridge.analyze.checks.advice import (
     compute,
     copies,
     failed,
+    host,
     hotspots,
     idle,
     needs,
     no_work,
     patterns,
-    start_up,
     waiting,
 )
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.needs import NEEDS, ON_GPU, TIMELINE, WORK
 from bridge.analyze.checks.advice.places import place_of
-from bridge.analyze.checks.advice.ranking import by_cause, in_order
+from bridge.analyze.checks.advice.ranking import Estimator, Savings, by_cause, in_order, savings
 from bridge.analyze.checks.advice.rule import (
     KERNEL_TIME,
     RUN,
@@ -44,13 +44,12 @@ from bridge.knowledge.suggestions import unknown_name
 RULES = (
     *failed.RULES,
     *no_work.RULES,
-    *waiting.RULES,
-    *start_up.RULES,
-    *idle.RULES,
+    *host.RULES,
     *copies.RULES,
+    *idle.RULES,
+    *waiting.RULES,
     *compute.RULES,
     *hotspots.RULES,
-    *waiting.MULTI_GPU_RULES,
     *patterns.RULES,
     *copies.MEMORY_RULES,
     *compute.NSIGHT_COMPUTE_RULES,
@@ -87,6 +86,7 @@ class AdviceReport:
     has_work: bool = True
     is_part: bool = False
     failures: tuple[Failure, ...] = ()
+    savings: Savings = Savings()
 
 
 def advise(
@@ -97,6 +97,7 @@ def advise(
     Of several rules that tell of one cause the first is listed, unless the rules were chosen.
     """
     evidence = Evidence(attributed)
+    estimator = Estimator(evidence) if evidence.has_graph else None
     timeline = no_timeline.has_timeline(attributed.capture)
     is_met = {name: need.is_met(evidence) for name, need in NEEDS.items()}
     values: list[Advice] = []
@@ -108,7 +109,7 @@ def advise(
             not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
         elif missing is not None:
             not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))
-        elif findings := _findings(rule, evidence):
+        elif findings := _findings(rule, evidence, estimator, worth):
             values += findings
         else:
             passed.append(rule)
@@ -118,7 +119,8 @@ def advise(
         values = [one for one in values if one.rule.is_first or one.rule.name in no_work.ALONE]
     small = [advice for advice in values if 0 <= advice.share < worth]
     listed = [advice for advice in values if not 0 <= advice.share < worth]
-    listed = by_cause(listed, evidence) if tuple(rules) == RULES else in_order(listed)
+    is_all = all(rule in rules for rule in RULES) and estimator is not None
+    listed = by_cause(listed, estimator) if is_all and estimator else in_order(listed)
     listed = [replace(one, place=place_of(attributed, one.finding.evidence)) for one in listed]
     return AdviceReport(
         source=attributed.capture.source,
@@ -133,6 +135,7 @@ def advise(
         has_work=is_met[WORK] and not only,
         is_part=attributed.selection is not None and not only,
         failures=failed_or_lost,
+        savings=savings(listed, estimator) if estimator else Savings(),
     )
 
 
@@ -144,10 +147,15 @@ def _missing(rule: Rule, is_met: Mapping[str, bool]) -> str | None:
     return next(iter(unmet), None)
 
 
-def _findings(rule: Rule, evidence: Evidence) -> list[Advice]:
-    """Return the advice of a rule, which may have several findings."""
+def _findings(
+    rule: Rule, evidence: Evidence, estimator: Estimator | None, worth: float
+) -> list[Advice]:
+    """Return the advice of a rule, which may have several findings; those that save nothing are none."""
     result = rule.find(evidence)
-    findings = [result] if isinstance(result, Finding) else result or ()
+    findings = [result] if isinstance(result, Finding) else list(result or ())
+    if estimator:
+        findings = [estimator.estimated(finding) for finding in findings]
+        findings = [one for one in findings if one.ceiling_ns != 0]
     bounded = [_bounded(finding, evidence.wall_ns) for finding in findings]
     whole = RUN if no_timeline.has_timeline(evidence.capture) else KERNEL_TIME
     elsewhere = rule.remedy_elsewhere and not evidence.uses_pytorch

@@ -17,15 +17,15 @@ from bridge.analyze.checks.advice.rule import (
     TORCH_TIDY,
     UNKNOWN,
     Finding,
-    LostTime,
     Rule,
     activity_table,
 )
 from bridge.analyze.core import kinds
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
+from bridge.analyze.run import interventions
 from bridge.analyze.tables.metrics import KERNEL_SCOPE, is_named, rule_results
 from bridge.importers import frames
-from bridge.join.arrays import Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints
 from bridge.knowledge import kernels
 
 TENSOR_CORE_CAPABILITY = 7.0  # compute capability
@@ -55,13 +55,18 @@ def small_grids(evidence: Evidence) -> Finding | None:
         "time_share": spent / kernels_ns,
         "empty_share": int(empty_time.sum()) / spent,
     }
-    return Finding(
-        figures,
-        rule.activity_table(evidence, rows),
-        evidence.max_work_over_gpus(rows, empty_time),
-        lost=LostTime(activities=rows, work_ns=evidence.time[rows]),
-        is_named=True,
-    )
+    table = rule.activity_table(evidence, rows)
+    if not evidence.has_graph:
+        return Finding(figures, table, evidence.max_work_over_gpus(rows, empty_time))
+    places, left = _placed(evidence, rows, evidence.time[rows] - empty_time)
+    limit = interventions.faster_work(evidence.run, places, left)
+    return Finding(figures, table, limit=limit)
+
+
+def _placed(evidence: Evidence, rows: Ints, time: Ints) -> tuple[Ints, Ints]:
+    """Return the places of activities with valid times in `Work`, and the time of each."""
+    place = evidence.run.work.place[rows]
+    return place[place != NONE], time[place != NONE]
 
 
 def _eligible(evidence: Evidence) -> Flags:
@@ -128,10 +133,15 @@ def single_precision(evidence: Evidence) -> Finding | None:
 
 def _faster(evidence: Evidence, rows: Ints, figures: Mapping[str, object]) -> Finding:
     """Return the finding of kernels that take half the time on Tensor Cores."""
-    spent = evidence.max_work_over_gpus(rows)
     table = rule.activity_table(evidence, rows)
-    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
-    return Finding(figures, table, spent, spent - spent // SPEED_UP, lost)
+    if not evidence.has_graph:
+        spent = evidence.max_work_over_gpus(rows)
+        return Finding(figures, table, spent, spent - spent // SPEED_UP)
+    places, _ = _placed(evidence, rows, evidence.time[rows])
+    change, limit = (
+        interventions.faster_work(evidence.run, places, factor) for factor in (1 / SPEED_UP, 0.0)
+    )
+    return Finding(figures, table, change=change, limit=limit)
 
 
 def _is_single_precision(names: Iterable[str]) -> Flags:
@@ -158,9 +168,7 @@ def casts(evidence: Evidence) -> Finding | None:
         "time_share": spent / kernel_time,
         "again": _ranges_with_casts(evidence, rows),
     }
-    ceiling = evidence.max_work_over_gpus(rows)
-    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
-    return Finding(figures, rule.activity_table(evidence, rows), ceiling, ceiling // 2, lost)
+    return _faster(evidence, rows, figures)
 
 
 def _ranges_with_casts(evidence: Evidence, rows: np.ndarray) -> int:
@@ -295,13 +303,13 @@ def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: In
     }
     if saved.max() == UNKNOWN:
         table = activity_table(evidence, activity)
-        return Finding(
-            figures, table, lost=LostTime(activities=activity, work_ns=evidence.time[activity])
-        )
+        return Finding(figures, table)
     saved = np.maximum(saved, 0)
-    lost = LostTime(activities=activity, work_ns=saved)
-    ceiling = evidence.max_work_over_gpus(activity, saved)
-    return Finding(figures, table, ceiling, lost=lost, is_named=True)
+    if not evidence.has_graph:
+        return Finding(figures, table, evidence.max_work_over_gpus(activity, saved), is_named=True)
+    places, left = _placed(evidence, activity, evidence.time[activity] - saved)
+    limit = interventions.faster_work(evidence.run, places, left)
+    return Finding(figures, table, limit=limit, is_named=True)
 
 
 def shortened(text: str) -> str:

@@ -57,6 +57,16 @@ class Evidence:
         return Run.of(self.attributed)
 
     @cached_property
+    def has_graph(self) -> bool:
+        """Whether the run has a graph: a timeline on one clock."""
+        if not no_timeline.has_timeline(self.capture):
+            return False
+        try:
+            return len(self.run) > 0
+        except ValueError:  # clocks of several files differ
+            return False
+
+    @cached_property
     def host_groups(self) -> HostGroups:
         """What threads do on the host, by op and call."""
         from bridge.analyze.checks.advice.host import HostGroups
@@ -71,6 +81,15 @@ class Evidence:
         is_step[attributed.steps.range] = is_step[attributed.iterations.range] = True
         is_step[NONE] = False
         return np.where(is_step[nesting.range], NONE, attributed.node_op)
+
+    @cached_property
+    def launching_ops(self) -> Flags:
+        """Which ops launch work from their own code, with False as the last entry, for no op."""
+        calls = self.run.work.issues
+        result = np.zeros(len(self.attributed.ops) + 1, bool)
+        result[np.append(self.own_op, NONE)[self.attributed.launch_node[calls]]] = True
+        result[NONE] = False
+        return result
 
     def own_op_name(self, call: int) -> str:
         """Return the op that an API call is made in, '' for none."""

@@ -66,7 +66,7 @@ class HostGroups:
         issues = calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING)
         is_cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM]))
         is_cost |= (kind == KIND[API]) & ~np.append(issues, False)[call]
-        is_cost &= ~((call == NONE) & (system == NONE) & _launching_ops(evidence)[op])
+        is_cost &= ~((call == NONE) & (system == NONE) & evidence.launching_ops[op])
         points, call, system, op = (c[is_cost] for c in (points, call, system, op))
         names = attributed.capture.launches["name"], attributed.capture.system_calls["name"]
         call_name, system_name = (
@@ -88,16 +88,6 @@ class HostGroups:
     def take(self, group: int) -> Ints:
         """Return the points of a group."""
         return self.points[self.group == group]
-
-
-def _launching_ops(evidence: Evidence) -> Flags:
-    """Return which ops launch work from their own code, with False as the last entry, for no op."""
-    attributed = evidence.attributed
-    ops = np.append(attributed.node_op, NONE)[attributed.launch_node[evidence.run.work.issues]]
-    result = np.zeros(len(attributed.ops) + 1, bool)
-    result[ops] = True
-    result[NONE] = False
-    return result
 
 
 def _findings(
@@ -267,7 +257,7 @@ RULES = (
         "give the loader more workers (num_workers) and batches ahead (prefetch_factor), and pin_memory=True; decode and augment on the GPU",
         "the run without these waits",
         TENSORBOARD,
-        ("work",),
+        ("work", "graph"),
         waits_for_data,
         "load in more threads or processes, and further ahead",
     ),
@@ -279,7 +269,7 @@ RULES = (
         "use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
         "the run without this code",
         TORCH_TIDY,
-        ("work", "ops"),
+        ("work", "ops", "graph"),
         loads_itself,
         "load in other threads or processes, ahead",
     ),
@@ -291,7 +281,7 @@ RULES = (
         "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles shows the reasons; load modules before the loop (CUDA_MODULE_LOADING=EAGER)",
         ESTIMATE,
         NSIGHT_BRIDGE,
-        ("work", "calls"),
+        ("work", "calls", "graph"),
         compiles,
     ),
     Rule(
@@ -302,7 +292,7 @@ RULES = (
         "allocate once, before the loop; use a pool (PyTorch's caching allocator, cudaMallocAsync)",
         ESTIMATE,
         NSIGHT_BRIDGE,
-        ("work", "calls"),
+        ("work", "calls", "graph"),
         allocates,
     ),
     Rule(
@@ -313,7 +303,7 @@ RULES = (
         "make it faster, run it in another thread or process, or while the GPU has enough work queued",
         ESTIMATE,
         NSIGHT_BRIDGE,
-        ("work",),
+        ("work", "graph"),
         works,
     ),
     Rule(
@@ -324,7 +314,7 @@ RULES = (
         "keep what it makes in a cache, do it in parallel, or leave it out; a longer run pays it once, too",
         "the run without it, where an op or a call is known that could be left out",
         NSIGHT_BRIDGE,
-        ("work",),
+        ("work", "graph"),
         paid_once,
     ),
 )

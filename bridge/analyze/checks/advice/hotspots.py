@@ -8,9 +8,11 @@ import numpy as np
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, LostTime, Rule
+from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import sums
+from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.retiming import Change
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, busy_time
 
@@ -50,9 +52,19 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
         "kernel_ns": int(spent[device, main]),
         "time_share": int(spent[device, main]) / max(1, int(evidence.time[of_gpu].sum())),
     }
-    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
     table = rule.activity_table(evidence, rows)
-    return Finding(figures, table, int(spent[device, main]), lost=lost)
+    if not evidence.has_graph:
+        return Finding(figures, table, int(spent[device, main]), is_named=True)
+    return Finding(figures, table, limit=_without(evidence, rows), is_named=True)
+
+
+def _without(evidence: Evidence, rows: Ints) -> Change:
+    """Return the change that some activities take no time."""
+    selected = np.zeros(len(evidence.time), bool)
+    selected[rows] = True
+    return interventions.faster_work(
+        evidence.run, interventions.work_places(evidence.run, selected), 0.0
+    )
 
 
 def _spans(evidence: Evidence) -> Ints:
@@ -88,8 +100,10 @@ def copies_alone(evidence: Evidence) -> Finding | None:
         "direction": DIRECTIONS.get(main, "other"),
         "direction_share": by_direction[main] / by_direction.sum(),
     }
-    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
-    return Finding(figures, table, int(alone[device]), lost=lost)
+    if not evidence.has_graph:
+        return Finding(figures, table, int(alone[device]))
+    change = interventions.hidden(evidence.run, copies)
+    return Finding(figures, table, change=change, limit=_without(evidence, rows), is_named=True)
 
 
 DIRECTIONS = {1: "host-to-device", 2: "device-to-host", 8: "device-to-device", 10: "peer-to-peer"}

@@ -1,46 +1,34 @@
-"""Rules about idle GPUs."""
+"""Rules about launches, small kernels, streams, and GPUs with little work."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import (
     NOT_ESTIMATED,
     NSIGHT_BRIDGE,
-    NSYS,
     SYMPTOM,
     TENSORBOARD,
     Finding,
-    LostTime,
     Rule,
 )
-from bridge.analyze.core.folding import folded_ops
-from bridge.analyze.core.groups import sums, texts
-from bridge.analyze.run.causes.gaps import WORDS, gaps_between_work
-from bridge.analyze.run.causes.operating_system import HostTimes
-from bridge.analyze.run.causes.tables import gap_table
-from bridge.analyze.run.concurrency.overlap import running
+from bridge.analyze.core.kinds import LAUNCHING, calls_matching
+from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.retiming import Draft
+from bridge.analyze.run.critical.run import API, HOST, KIND, LATENCY
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, order_by
 
 MIN_BUSY = 0.5  # of the run, or of an interval; below, a GPU is used too little
-INTERVALS = 30  # into which the span of a GPU, from its first work to its last, is divided
-LONG_GAP_NS = 500_000_000
-LONG_GAP_SHARE = 0.05  # of the span, if that is shorter
-MIN_LAUNCHING = 0.05  # of the span, idle for launching
-MAX_LAUNCH_NS = 100_000  # longer gaps have other causes than a launch
-HOST_CAUSES = [
-    WORDS.index(cause) for cause in ("host code", "host code outside ops", "other CUDA calls")
-]
-MIN_NAMED = 0.5  # of the time of a cause, to be called by the op that has it
-HOST_SHARE = 0.05  # of the span
-GRAPH_LAUNCH_NS = 1_500  # between two kernels of a CUDA graph
-SHORT_NS = 5_000
-MIN_KERNELS = 100
-MIN_SHORT = 0.5  # of the kernels
+MIN_LAUNCHING = 0.05  # of the run, on the critical path in launches
+SHORT_NS = 15_000
+MIN_ROW = 10  # kernels of one name that follow one another, to be called many
+FUSED = 0.3  # of the time of small kernels, which one kernel takes for all of their work
+MOST = 3
 
 
 def low_use(evidence: Evidence) -> Finding | None:
@@ -56,196 +44,188 @@ def low_use(evidence: Evidence) -> Finding | None:
         "busy_share": float(worst["busy_share"]),
         "run_ns": int(worst["run_ns"]),
     }
-    gaps = evidence.idle.gaps
-    lost = np.flatnonzero(np.isin(texts(gaps.devices)[gaps.device], table["device"]))
-    return Finding(
-        figures, table, int(table["idle_ns"].max()), lost=LostTime(lost, gaps.length[lost])
-    )
+    return Finding(figures, table)
 
 
-def low_intervals(evidence: Evidence) -> Finding | None:
-    """Find intervals, a thirtieth of a GPU's span each, in which it is busy less than half."""
-    devices, rows = evidence.devices, np.flatnonzero(evidence.counted)
-    work = running(evidence.attributed, counted=True)
-    parts = []
-    low_gpus = evidence.gpus.loc[evidence.gpus["busy_share"] < MIN_BUSY, "device"].tolist()
-    for gpu in np.unique(devices.gpu[rows]).tolist():  # one iteration per GPU
-        if devices.names[gpu] in low_gpus:
-            continue  # the rule about low use applies
-        rows_of_gpu = rows[devices.gpu[rows] == gpu]
-        first = int(frames.ints(evidence.capture.activities, "start")[rows_of_gpu].min())
-        last = int(evidence.attributed.end[rows_of_gpu].max())
-        edges = first + (last - first) * np.arange(INTERVALS + 1) // INTERVALS
-        busy = work.within(np.full(INTERVALS, gpu), edges[:-1], edges[1:])
-        low = (busy < MIN_BUSY * np.diff(edges)) & (np.diff(edges) > 0)
-        edges -= evidence.capture.began
-        parts.append(_merge_intervals(devices.names[gpu], edges, busy, low))
-    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    if table.empty:
-        return None
-    table = table.sort_values("idle_ns", ascending=False, ignore_index=True, kind="stable")
-    row = table.iloc[0]
-    figures = {
-        "stretches": len(table),
-        "device": str(row["device"]),
-        "length_ns": int(row["length_ns"]),
-        "busy_share": row["busy_ns"] / row["length_ns"],
-    }
-    ceiling = int(table.groupby("device")["idle_ns"].sum().max())
-    return Finding(figures, table, ceiling, lost=_gaps_within(evidence, table))
-
-
-def _gaps_within(evidence: Evidence, intervals: pd.DataFrame) -> LostTime:
-    """Return the parts of gaps that lie within some intervals of their GPU."""
-    gaps = evidence.idle.gaps
-    device = texts(gaps.devices)[gaps.device]
-    inside = np.zeros(len(gaps), np.int64)
-    starts, lengths = (frames.ints(intervals, column) for column in ("start_ns", "length_ns"))
-    starts = starts + evidence.capture.began
-    # At most `INTERVALS` per GPU.
-    for name, start, end in zip(intervals["device"], starts, starts + lengths, strict=True):
-        part = np.minimum(gaps.end, end) - np.maximum(gaps.start, start)
-        inside += np.where(device == name, np.maximum(part, 0), 0)
-    rows = np.flatnonzero(inside)
-    return LostTime(rows, inside[rows])
-
-
-def _merge_intervals(device: str, edges: Ints, spent: Ints, low: Flags) -> pd.DataFrame:
-    """Return one row for each run of adjacent intervals."""
-    edge = np.flatnonzero(np.diff(np.concatenate(([0], low.astype(np.int8), [0]))))
-    first, last = edge[::2], edge[1::2]
-    busy = np.concatenate(([0], np.cumsum(spent)))
-    length, busy_time = edges[last] - edges[first], busy[last] - busy[first]
-    return pd.DataFrame(
-        {
-            "device": texts([device] * len(first)),
-            "start_ns": edges[first],
-            "length_ns": length,
-            "busy_ns": busy_time,
-            "idle_ns": length - busy_time,
-        }
-    )
-
-
-def long_gaps(evidence: Evidence) -> Finding | None:
-    """Find long gaps of a GPU, with what the host did meanwhile."""
-    limit = min(LONG_GAP_NS, int(LONG_GAP_SHARE * evidence.span_ns))
-    if not limit:
-        return None
-    table = gap_table(evidence.attributed, gaps_between_work(evidence.attributed, limit))
-    if table.empty:
-        return None
-    table = table.sort_values("gap_ns", ascending=False, ignore_index=True, kind="stable")
-    table["start_ns"] -= evidence.capture.began  # as --from and --to count
-    row = table.iloc[0]
-    figures = {
-        "gaps": len(table),
-        "limit_ns": limit,
-        "longest_ns": int(row["gap_ns"]),
-        "cause": " in ".join(filter(None, (row["cause"], row["op"]))),
-    }
-    gaps = evidence.idle.gaps
-    rows = np.flatnonzero(gaps.length > limit)
-    ceiling = int(table.groupby("device")["gap_ns"].sum().max())
-    return Finding(figures, table, ceiling, lost=LostTime(rows, gaps.length[rows]))
+def _kernels_in_iterations(evidence: Evidence) -> Ints:
+    """Return the places of the kernels of iterations that have a launch, by thread and launch."""
+    run = evidence.run
+    places = interventions.work_places(run, run.computing & evidence.counted)
+    places = places[run.work.launch[places] != NONE]
+    return places[evidence.in_iterations(run.device.end[places])]
 
 
 def launch_bound(evidence: Evidence) -> Finding | None:
-    """Find ops for which launching keeps the GPU idle longer than their kernels run."""
-    attributed, launching = evidence.attributed, _launch_idle(evidence)
-    many_ops = len(attributed.ops) + 1
-    rows_in_ops = np.flatnonzero(evidence.computing & (attributed.node != NONE))
-    op = attributed.activity_op[rows_in_ops]
-    idle_of_op, work_of_op = (
-        sums(op, launching[rows_in_ops], many_ops),
-        sums(op, evidence.time[rows_in_ops], many_ops),
-    )
-    rows = rows_in_ops[(idle_of_op > work_of_op)[op] & (launching[rows_in_ops] > 0)]
-    total = evidence.max_over_gpus(rows, launching[rows])
-    if total <= MIN_LAUNCHING * evidence.span_ns:
+    """Find a run that waits for launches of kernels, and the code around them."""
+    run = evidence.run
+    path = run.path[evidence.in_iterations(run.path)]
+    kind, delay = run.kind_of(path), run.graph.delay[path]
+    here = np.where(path >= run.hosts, path - run.hosts, NONE)
+    launching = np.append(calls_matching(evidence.attributed, LAUNCHING), False)
+    is_launch = (kind == KIND[API]) & launching[np.append(run.host.call, NONE)[here]]
+    is_launch |= kind == KIND[LATENCY]
+    is_code = (kind == KIND[HOST]) & evidence.launching_ops[
+        np.append(evidence.own_op, NONE)[np.append(run.host.node, NONE)[here]]
+    ]
+    waited = int(delay[is_launch | is_code].sum())
+    places = _kernels_in_iterations(evidence)
+    if waited <= MIN_LAUNCHING * run.span or not len(places):
         return None
     figures = {
-        "ops": len(np.unique(attributed.activity_op[rows])),
-        "idle_ns": total,
-        "idle_share": total / evidence.span_ns,
+        "kernels": len(places),
+        "mean_ns": int((run.work.end - run.work.start)[places].mean()),
+        "path_ns": waited,
+        "path_share": waited / run.span,
     }
-    saving = np.maximum(launching[rows] - GRAPH_LAUNCH_NS, 0)
-    table = rule.activity_table(evidence, rows, launching[rows])
-    lost = rule.idle_before(evidence, rows, launching[rows])
-    return Finding(figures, table, total, evidence.max_over_gpus(rows, saving), lost)
+    table = rule.activity_table(evidence, run.work.row[places])
+    return Finding(figures, table, change=interventions.as_graph(run, places))
 
 
-def _launch_idle(evidence: Evidence) -> Ints:
-    """Return the idle time for launching before each activity, 0 in gaps longer than a launch."""
-    before, starving = evidence.idle_before
-    return np.where(before + starving <= MAX_LAUNCH_NS, before, 0)
+def short_kernels(evidence: Evidence) -> Iterator[Finding]:
+    """Yield small kernels of one name of which many follow one another: one kernel could do their work."""
+    run, attribution = evidence.run, evidence.attributed.attribution
+    places = _kernels_in_iterations(evidence)
+    rows = run.work.row[places]
+    name = frames.codes(evidence.attributed.activity_name)[rows]
+    node = attribution.node[rows]
+    is_first = np.ones(len(places), bool)
+    is_first[1:] = (places[1:] != places[:-1] + 1) | (name[1:] != name[:-1]) | (node[1:] != node[:-1])
+    row = np.cumsum(is_first) - 1
+    length = np.bincount(row, minlength=1)
+    small = evidence.time[rows] < SHORT_NS
+    many = (length >= MIN_ROW)[row] & small
+    names = np.unique(name[many])
+    total = np.array([int(many[name == one].sum()) for one in names.tolist()], np.int64)
+    for one in names[order_by(-total)][:MOST].tolist():
+        selected = many & (name == one)
+        yield _fused(evidence, places[selected], is_first[selected])
 
 
-def host_bound(evidence: Evidence) -> Finding | None:
-    """Find gaps longer than a launch in which the host works on something else."""
-    idle = evidence.idle
-    is_selected = np.isin(idle.cause, HOST_CAUSES) & (idle.gaps.length[idle.gap] > MAX_LAUNCH_NS)
-    length, gap = idle.length[is_selected], idle.gap[is_selected]
-    by_gpu = sums(idle.gaps.device[gap], length, len(idle.gaps.devices))
-    worst = int(np.argmax(by_gpu)) if len(by_gpu) else 0
-    total, span = int(by_gpu.max(initial=0)), evidence.span_of(worst) if len(by_gpu) else 0
-    if not total or total <= HOST_SHARE * evidence.span_ns:
-        return None
-    table = rule.group_rows(
-        {
-            "cause": (idle.cause[is_selected], WORDS),
-            "op": (idle.op[is_selected], folded_ops(evidence.attributed.ops)),
-        },
-        length,
-        idle.gaps.ended_by[gap],
-    )
-    lost = rule.idle_pieces(evidence, is_selected)
-    is_named = bool(table["op"].iloc[0]) and table["total_ns"].iloc[0] > MIN_NAMED * length.sum()
-    cause = " in ".join(filter(None, (table["cause"].iloc[0], table["op"].iloc[0])))
-    if call := _main_system_call(evidence, is_selected):
-        cause, is_named = f"{cause}, in {call} of the operating system", True
+def _fused(evidence: Evidence, places: Ints, is_first: Flags) -> Finding:
+    run = evidence.run
+    rest = places[~is_first]
+    ends, starts = run.device.end[places], run.device.start[rest]
+    calls = np.zeros(len(run.work.call_start), bool)
+    calls[run.work.launch[rest]] = True
+    points = interventions.call_points(run, calls)
+    code = interventions.code_between(run, calls)
+    share = float(is_first.mean())
+
+    def change(draft: Draft) -> None:
+        draft.scale(ends, FUSED)
+        draft.remove(starts)
+        draft.remove(points)
+        draft.scale(code, share)
+
+    def limit(draft: Draft) -> None:
+        change(draft)
+        draft.remove(ends)
+
+    rows = run.work.row[places]
     figures = {
-        "gaps": len(np.unique(gap[idle.gaps.device[gap] == worst])),
-        "idle_ns": total,
-        "idle_share": total / max(1, span),
-        "cause": cause,
+        "kernel": str(evidence.attributed.activity_name.iloc[int(rows[0])]),
+        "kernels": len(rows),
+        "kernels_ns": int(evidence.time[rows].sum()),
+        "mean_ns": int(evidence.time[rows].mean()),
     }
-    return Finding(figures, table, total, lost=lost, is_named=is_named)
+    return Finding(figures, rule.activity_table(evidence, rows), change=change, limit=limit)
 
 
-def _main_system_call(evidence: Evidence, rows: Flags) -> str:
-    """Return the call of the operating system in which the host is for most of some idle time, '' if there is none."""
-    host = HostTimes.of(evidence.attributed, evidence.idle.take(rows).pieces)
-    time = sums(host.name, host.system.time, len(host.names))
-    if not len(time) or time.max() <= MIN_NAMED * evidence.idle.length[rows].sum():
-        return ""
-    return host.names[int(time.argmax())]
-
-
-def short_kernels(evidence: Evidence) -> Finding | None:
-    """Find kernels most of which are too short for their launch."""
-    kernels = np.flatnonzero(evidence.computing)
-    rows = kernels[evidence.time[kernels] < SHORT_NS]
-    if len(kernels) < MIN_KERNELS or len(rows) <= MIN_SHORT * len(kernels):
+def default_stream(evidence: Evidence) -> Finding | None:
+    """Find work in different streams that waits for the legacy default stream, or in it for other streams."""
+    run = evidence.run
+    change, waiting = interventions.without_default_stream(run)
+    if not len(waiting):
         return None
-    idle_before = _launch_idle(evidence)[rows]
-    figures = {
-        "short_share": len(rows) / len(kernels),
-        "kernels": len(kernels),
-        "limit_ns": SHORT_NS,
-        "idle_ns": evidence.max_over_gpus(rows, idle_before),
-    }
-    ceiling = evidence.max_over_gpus(rows, idle_before) + evidence.max_work_over_gpus(rows)
-    return Finding(
-        figures,
-        rule.activity_table(evidence, rows),
-        ceiling,
-        evidence.max_over_gpus(rows, idle_before),
-        rule.idle_before(evidence, rows, idle_before),
-    )
+    rows = run.work.row[waiting]
+    figures = {"activities": len(rows), "stream": int(_null_stream(evidence))}
+    return Finding(figures, rule.activity_table(evidence, rows), change=change)
+
+
+def _null_stream(evidence: Evidence) -> int:
+    from bridge.analyze.run.critical.order import NULL, stream_kinds
+
+    kinds = stream_kinds(evidence.run.work)
+    return int(evidence.run.work.column("stream")[kinds == NULL][0])
+
+
+def profiler_overhead(evidence: Evidence) -> Finding | None:
+    """Find the time in which the profiler itself kept threads from going on."""
+    run, overhead = evidence.run, evidence.capture.overhead
+    if not len(overhead):
+        return None
+    from bridge.analyze.run.causes.host_timeline import Cover
+    from bridge.analyze.run.causes.operating_system import stacks_of
+
+    stack = stacks_of(evidence.attributed, overhead)
+    known = stack != NONE
+    offset = run.work.offset[frames.ints(overhead, "report")]
+    start, end = (frames.ints(overhead, c) + offset for c in ("start", "end"))
+    if not known.any():
+        return None
+    cover = Cover.of(stack[known], start[known], np.maximum(start, end)[known])
+    points = run.hosts + np.flatnonzero(run.graph.delay[run.hosts : run.hosts + len(run.host.time)])
+    time, delay = run.graph.time[points], run.graph.delay[points]
+    thread = run.host.stack[points - run.hosts].astype(np.int64)
+    lost = cover.within(thread, time - delay, time)
+    points, lost = points[lost > 0], lost[lost > 0]
+    if not len(points):
+        return None
+    rows = np.flatnonzero(known)
+    name = overhead["name"]
+    names = frames.codes(name)[rows], list(map(str, name.cat.categories))
+    table = rule.group_rows({"overhead": names}, (end - start)[rows], rows)
+    figures = {"times": len(rows), "overhead_ns": int(lost.sum()), "main": str(table["overhead"].iloc[0])}
+    return Finding(figures, table, change=lambda draft: draft.shorten(points, lost))
 
 
 RULES = (
+    Rule(
+        "launch-bound",
+        "Launch-bound: the run waits for launches of kernels",
+        f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations",
+        "the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels of iterations take {mean_ns} each",
+        "launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
+        "the run with the kernels of each iteration as a CUDA graph, 1 us apart",
+        NSIGHT_BRIDGE,
+        ("work", "calls", "graph"),
+        launch_bound,
+        "launch less often: CUDA graphs, fewer and larger kernels, a loop on the GPU instead of on the host",
+    ),
+    Rule(
+        "short-kernels",
+        "Many small kernels follow one another",
+        f"{MIN_ROW} kernels of one name or more, each shorter than {SHORT_NS / 1e3:.0f} us, follow one another in a call of an op",
+        "{kernel} runs {kernels} times, {mean_ns} each, {kernels_ns} in all",
+        "fuse them (torch.compile, fused or foreach optimizers and norms), or launch them together as a CUDA graph",
+        f"the run with one launch in place of each row, and {FUSED:.0%} of the time of these kernels",
+        NSIGHT_BRIDGE,
+        ("kernels", "calls", "graph"),
+        short_kernels,
+        "fuse them, or launch them together as a CUDA graph",
+    ),
+    Rule(
+        "default-stream",
+        "Streams take turns because of the legacy default stream",
+        "work in the legacy default stream waits for blocking streams, or they for it",
+        "work waits for the legacy default stream (stream {stream}), or in it for others, {activities} times",
+        "create streams with cudaStreamNonBlocking, and give the work of the default stream one of its own (or compile with --default-stream per-thread)",
+        "the run without these waits",
+        NSIGHT_BRIDGE,
+        ("work", "calls", "graph"),
+        default_stream,
+    ),
+    Rule(
+        "profiler-overhead",
+        "The profiler slows the program down",
+        "the profiler's own work on a thread is on the critical path",
+        "the profiler works on the program's threads for {overhead_ns}, {times} times; most of it: {main}",
+        "nothing in the program: leave this time out of what you compare; trace less (bridge doctor REPORT), or a shorter part",
+        "the run without the profiler's work",
+        NSIGHT_BRIDGE,
+        ("work", "graph"),
+        profiler_overhead,
+    ),
     Rule(
         "low-gpu-use",
         "Low GPU utilization",
@@ -259,63 +239,5 @@ RULES = (
         "find out what the GPU waits for (bridge report REPORT --by idle)",
         SYMPTOM,
     ),
-    Rule(
-        "low-use-stretches",
-        "Phases of low GPU utilization",
-        f"in one of {INTERVALS} equal parts of the time from its first work to its last a GPU is busy less than {MIN_BUSY:.0%}, and of the run more",
-        "phases of low utilization: {stretches}; in the one with the most idle time {device} is busy {busy_share} of {length_ns}",
-        "see what the host did meanwhile (bridge report REPORT --by gap); --from and --to limit a table or a trace to such a phase",
-        NOT_ESTIMATED,
-        NSYS,
-        ("work",),
-        low_intervals,
-        certainty=SYMPTOM,
-    ),
-    Rule(
-        "long-gaps",
-        "Long GPU idle gaps",
-        f"a gap is longer than {LONG_GAP_NS / 1e9} s or {LONG_GAP_SHARE:.0%} of the longest time from the first work of a GPU to its last, whichever is less",
-        "gaps longer than {limit_ns}: {gaps}; the longest takes {longest_ns}: {cause}",
-        "see what the host did in each gap (bridge report REPORT --by gap)",
-        NOT_ESTIMATED,
-        NSYS,
-        ("work", "calls"),
-        long_gaps,
-        certainty=SYMPTOM,
-    ),
-    Rule(
-        "launch-bound",
-        "Launch-bound: the host launches work more slowly than the GPU runs it",
-        f"idle time of at most {MAX_LAUNCH_NS / 1e3:.0f} us before its kernels, for launching, is longer than the kernels of an op; of all such ops more than {MIN_LAUNCHING:.0%} of the time from its first work to its last",
-        "ops that run for less time than the GPU waits for their launches: {ops}; these waits take {idle_ns}, {idle_share} of the time from the GPU's first work to its last",
-        "launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
-        "the idle time before their work, less 1.5 us each, which a CUDA graph takes",
-        NSIGHT_BRIDGE,
-        ("work", "calls", "ops"),
-        launch_bound,
-        "launch less often: CUDA graphs, fewer and larger kernels, a loop on the GPU instead of on the host",
-    ),
-    Rule(
-        "host-bound",
-        "CPU-bound: the GPU waits while the host runs other code",
-        f"gaps over {MAX_LAUNCH_NS / 1e3:.0f} us, in which the host is in an op, in none or in an API call that does not wait, are more than {HOST_SHARE:.0%} of the time from the GPU's first work to its last",
-        "in {gaps} gaps the host runs other code, for {idle_ns} in total, {idle_share} of the time from the GPU's first work to its last; most of it: {cause}",
-        "profile this host code; move it to other processes, or run it while the GPU has enough work queued",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("work", "calls"),
-        host_bound,
-    ),
-    Rule(
-        "short-kernels",
-        "Most kernels are short",
-        f"of at least {MIN_KERNELS} kernels more than {MIN_SHORT:.0%} take less than {SHORT_NS / 1e3:.0f} us",
-        "{short_share} of {kernels} kernels take less than {limit_ns}; the GPU waits {idle_ns} for their launches",
-        "fuse them (torch.compile, fused optimizers and norms), or launch them together as a CUDA graph",
-        "the idle time that the GPU waits for their launches",
-        NSIGHT_BRIDGE,
-        ("kernels", "calls"),
-        short_kernels,
-        "fuse them, or launch them together as a CUDA graph",
-    ),
 )
+

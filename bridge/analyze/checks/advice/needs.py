@@ -139,6 +139,9 @@ NEEDS: Mapping[str, Need] = {
         "ncu --set full, of the same program, given with --ncu",
         _counters,
     ),
+    "graph": Need(
+        "clocks that can be compared", "ask for one report at a time", lambda evidence: evidence.has_graph
+    ),
     "device memory": Need("the size of the GPU's memory", GPU_DESCRIPTION, _device_memory),
 }
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, TORCH_TIDY, UNKNOWN, Finding, Rule
+from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, TORCH_TIDY, Finding, Rule
 from bridge.analyze.core.call_details import input_shapes
+from bridge.analyze.run import interventions
 from bridge.importers import frames
-from bridge.join.arrays import Flags, Ints, order_by
+from bridge.join.arrays import NONE, Flags, Ints, order_by
 
 TO_DEVICE = 1  # copy kind of nsys
 CREATION = re.compile(
@@ -66,13 +67,20 @@ def single_tensor_optimizer(evidence: Evidence) -> Finding | None:
     if not len(rows):
         return None
     work = evidence.work_in(rows)
-    idle = evidence.max_over_gpus(work, evidence.idle_before[0][work])
-    figures = {"steps": len(rows), "kernels": int(kernels[rows].mean()), "idle_ns": idle}
     nesting = evidence.attributed.attribution.nesting
-    ceiling = evidence.max_work_over_gpus(work) + idle
+    figures = {
+        "steps": len(rows),
+        "kernels": int(kernels[rows].mean()),
+        "work_ns": int(evidence.time[work].sum()),
+    }
     table = rule.node_table(evidence, rows, (nesting.end - nesting.start)[rows])
-    lost = rule.idle_before(evidence, work, evidence.idle_before[0][work])
-    return Finding(figures, table, ceiling, idle, lost)
+    run, selected = evidence.run, np.zeros(len(evidence.time), bool)
+    selected[work] = True
+    places = interventions.work_places(run, selected)
+    places = places[run.work.launch[places] != NONE]
+    change = interventions.as_graph(run, places)
+    limit = interventions.together((change, interventions.without_work(run, places)))
+    return Finding(figures, table, change=change, limit=limit)
 
 
 def _has_multi_tensor(evidence: Evidence) -> Flags:
@@ -175,7 +183,7 @@ def _successive_nodes(evidence: Evidence) -> tuple[Ints, Ints]:
 def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True) -> Finding | None:
     """Return a finding of ranges that could be removed.
 
-    The ceiling is their work and the idle time of GPUs before it.
+    The run without them has neither their code, their calls nor their work.
     """
     if not len(rows):
         return None
@@ -187,12 +195,19 @@ def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True)
         "host_ns": int(spent.sum()),
         "work_ns": int(evidence.time[work].sum()),
     }
-    saving = evidence.max_work_over_gpus(work) + evidence.max_over_gpus(
-        work, evidence.idle_before[0][work]
+    run, selected, nodes = evidence.run, np.zeros(len(evidence.time), bool), np.zeros(len(nesting), bool)
+    selected[work], nodes[rows] = True, True
+    points = interventions.host_points(run, interventions.under(run, nodes))
+    calls = np.append(interventions.under(run, nodes)[:-1], False)[evidence.attributed.launch_node]
+    change = interventions.together(
+        (
+            interventions.faster_code(run, points),
+            interventions.without_calls(run, calls),
+            interventions.without_work(run, interventions.work_places(run, selected)),
+        )
     )
     table = rule.node_table(evidence, rows, spent)
-    lost = rule.idle_before(evidence, work, evidence.idle_before[0][work], with_work=True)
-    return Finding(figures, table, saving, saving if estimated else UNKNOWN, lost)
+    return Finding(figures, table, change=change if estimated else None, limit=change)
 
 
 RULES = (
@@ -202,9 +217,9 @@ RULES = (
         "an op fills a tensor without work on the GPU, and the next one copies to the GPU",
         "tensors: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
         "create them on the GPU: torch.zeros(…, device='cuda')",
-        "the work of the copies and the idle time before them",
+        "the run without them",
         TORCH_TIDY,
-        ("pytorch", "work"),
+        ("pytorch", "work", "graph"),
         created_on_host,
     ),
     Rule(
@@ -213,20 +228,20 @@ RULES = (
         "zero_grad calls zero_",
         "gradients: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
         "set them to None: optimizer.zero_grad(set_to_none=True)",
-        "their work and the idle time before it",
+        "the run without them",
         TORCH_TIDY,
-        ("pytorch", "work"),
+        ("pytorch", "work", "graph"),
         zeroed_gradients,
     ),
     Rule(
         "single-tensor-optimizer",
         "The optimizer updates one tensor at a time",
         f"a step of an optimizer has {MIN_KERNELS_PER_STEP} kernels or more, and no kernel or op of several tensors",
-        "optimizer steps: {steps}, with {kernels} kernels each; the GPU waits {idle_ns} for their launches",
+        "optimizer steps: {steps}, with {kernels} kernels each, which take {work_ns} in all",
         "use Adam(…, fused=True), or foreach=True",
-        "the idle time that the GPU waits for these launches",
+        "the run with these kernels launched at once",
         TORCH_TIDY,
-        ("pytorch", "kernels"),
+        ("pytorch", "kernels", "graph"),
         single_tensor_optimizer,
     ),
     Rule(
@@ -237,7 +252,7 @@ RULES = (
         "use Conv2d(…, bias=False) before a BatchNorm",
         NOT_ESTIMATED,
         TORCH_TIDY,
-        ("pytorch", "shapes"),
+        ("pytorch", "shapes", "graph"),
         bias_before_norm,
     ),
     Rule(
@@ -248,7 +263,7 @@ RULES = (
         "pad dimensions (vocabulary, channels, batch) to multiples of 8",
         NOT_ESTIMATED,
         TORCH_TIDY,
-        ("pytorch", "kernels", "shapes"),
+        ("pytorch", "kernels", "shapes", "graph"),
         misaligned_products,
     ),
     Rule(
@@ -257,9 +272,9 @@ RULES = (
         f"an indexing op occurs {MIN_REPEATS} times or more in a row in one range",
         "indexing ops in a row: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
         "index once with a tensor of indices, or use unbind",
-        "their work and the idle time before it",
+        "the run without them",
         TORCH_TIDY,
-        ("pytorch", "work"),
+        ("pytorch", "work", "graph"),
         repeated_indexing,
     ),
 )

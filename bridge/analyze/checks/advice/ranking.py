@@ -1,111 +1,146 @@
-"""Rank advice by what its remedies may save, and count each cause once.
+"""What remedies save, by the run that would have been; the order of advice; each cause once.
 
-Every nanosecond in which a GPU is idle, or works in vain, has one cause. Findings are taken in the
-order of what they may save; each owns the time that it explains. A later one of which half the
-time is owned already tells of the same cause, and is named with that of which it is a part; of
-another one the part that is owned is taken off.
+The saving of a finding is the run less the run with its change, and its ceiling that with as much changed as nobody
+could change more. Savings do not add up: findings are taken in order, and one whose saving is mostly that of findings
+before it tells of the same cause.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import SYMPTOM, Advice, LostTime
-from bridge.join.arrays import NONE
+from bridge.analyze.checks.advice.rule import SYMPTOM, UNKNOWN, Advice, Finding
+from bridge.analyze.run.critical.retiming import Change
+from bridge.analyze.run.interventions import together
 
-MOST_SHARED = 0.5  # of the time of a finding, which others may own
-MOST_SHARED_BY_SYMPTOM = 0.1  # a symptom is told only where hardly any of its time has a cause
 MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before that comes first
+MIN_OWN = 0.3  # of the saving of a finding, which no finding before it saves
+MIN_RANKED = 0.02  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
+MUCH_MORE = 10  # times a smaller estimate, from which on such a limit stands before it
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What all listed changes save together in ns: in iterations, and of what is paid once; UNKNOWN without a graph."""
+
+    each_ns: int = UNKNOWN
+    once_ns: int = UNKNOWN
+    joint_ns: int = UNKNOWN
+
+
+class Estimator:
+    """Asks the graph of a run how long it would have been."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.run = evidence.run
+        self._known: dict[tuple[int, ...], int] = {}
+
+    def saving(self, *changes: Change) -> int:
+        """Return what some changes save together, in ns; never less than 0."""
+        key = tuple(map(id, changes))
+        if key not in self._known:
+            self._known[key] = max(0, self.run.span - self.run.span_of(together(changes)))
+        return self._known[key]
+
+    def estimated(self, finding: Finding) -> Finding:
+        """Return a finding with its saving and its ceiling."""
+        if finding.change is None and finding.limit is None:
+            return finding
+        saving = self.saving(finding.change) if finding.change else UNKNOWN
+        ceiling = self.saving(finding.limit) if finding.limit and finding.limit is not finding.change else saving
+        return replace(finding, saving_ns=saving, ceiling_ns=max(saving, ceiling))
 
 
 def in_order(advice: Sequence[Advice]) -> list[Advice]:
-    """Return advice in the order of what it may save."""
-    return sorted(advice, key=_order)
+    """Return advice in the order of what it saves: of what is paid in each iteration, and of what is paid once."""
+    lists = [[one for one in advice if one.finding.once == once] for once in (False, True)]
+    lists.sort(key=lambda part: -max((one.finding.saving_ns for one in part), default=0))
+    place = {part[0].finding.once: at for at, part in enumerate(lists) if part}
+    return sorted(advice, key=lambda one: _order(one, advice, place[one.finding.once]))
 
 
-def by_cause(advice: Sequence[Advice], evidence: Evidence) -> list[Advice]:
+def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int | float, ...]:
+    """Sort key: failures, captures that hide most work, estimates by list, then limits, and observations last."""
+    finding = one.finding
+    hides = finding.hidden_share >= MOST_HIDDEN
+    is_symptom = one.rule.certainty == SYMPTOM
+    rank = 0 if finding.saving_ns > 0 else 2 if finding.ceiling_ns > 0 else 3
+    if rank == 0 and one.saving_share < MIN_RANKED and _is_dwarfed(finding, advice):
+        rank = 2
+    elif rank == 2 and one.is_main and _dwarfs(finding, advice):
+        rank = 1
+    by_list = part if rank == 0 else 0
+    return (
+        not one.rule.is_first,
+        not hides,
+        is_symptom,
+        rank,
+        by_list,
+        -max(finding.saving_ns, 0) if rank == 0 else -max(finding.ceiling_ns, 0),
+    )
+
+
+def _is_dwarfed(finding: Finding, advice: Sequence[Advice]) -> bool:
+    """Return whether a main finding without an estimate could save far more."""
+    return any(
+        one.is_main and one.finding.saving_ns < 0 and one.finding.ceiling_ns > MUCH_MORE * finding.saving_ns
+        for one in advice
+    )
+
+
+def _dwarfs(finding: Finding, advice: Sequence[Advice]) -> bool:
+    """Return whether all estimates are small beside what a finding could save."""
+    best = max((one.finding.saving_ns for one in advice), default=0)
+    return finding.ceiling_ns > MUCH_MORE * max(best, 0)
+
+
+def by_cause(advice: Sequence[Advice], estimator: Estimator) -> list[Advice]:
     """Return advice in order, without what tells of a cause that is listed before it.
 
-    The rules left out are in ``same_time`` of that which has most of their time.
+    The rules left out are in ``same_time`` of the finding with which they share most.
     """
-    owners = _Owners(evidence)
     result: list[Advice] = []
-    symptom = NONE
+    changes: list[Change] = []
     for one in in_order(advice):
-        is_symptom = one.rule.certainty == SYMPTOM
-        owner = owners.of(one.finding.lost, MOST_SHARED_BY_SYMPTOM if is_symptom else MOST_SHARED)
-        if is_symptom and owner == NONE:
-            owner = symptom
-        if owner == NONE:
-            symptom = len(result) if is_symptom else symptom
-            result.append(_reduced(one, owners.add(one.finding.lost)))
-        elif one.rule.name != result[owner].rule.name:
-            others = (*result[owner].same_time, one.rule.name)
-            result[owner] = replace(result[owner], same_time=tuple(dict.fromkeys(others)))
+        change, saving = one.finding.change, one.finding.saving_ns
+        if change is not None and saving > 0 and changes:
+            own = estimator.saving(*changes, change) - estimator.saving(*changes)
+            if own < MIN_OWN * saving:
+                _add_to(result, one, change, estimator)
+                continue
+        if one.rule.certainty == SYMPTOM and any(other.finding.saving_ns > 0 for other in result):
+            continue
+        if change is not None and saving > 0:
+            changes.append(change)
+        result.append(one)
     return in_order(result)
 
 
-def _order(one: Advice) -> tuple[bool, bool, bool, float, int]:
-    """Sort key: failures first, then captures that hide most work; symptoms last."""
-    is_symptom = one.rule.certainty == SYMPTOM
-    hides = one.finding.hidden_share >= MOST_HIDDEN
-    return not one.rule.is_first, not hides, is_symptom, -one.expected_ns, -one.finding.ceiling_ns
+def _add_to(result: list[Advice], one: Advice, change: Change, estimator: Estimator) -> None:
+    """Name a rule beside the finding of the list with which its saving is smallest."""
+    rows = [at for at, other in enumerate(result) if other.finding.change and other.finding.saving_ns > 0]
+    own = {
+        at: estimator.saving(result[at].finding.change, change) - result[at].finding.saving_ns  # type: ignore[arg-type]
+        for at in rows
+    }
+    owner = min(rows, key=lambda at: own[at])
+    if one.rule.name != result[owner].rule.name:
+        others = (*result[owner].same_time, one.rule.name)
+        result[owner] = replace(result[owner], same_time=tuple(dict.fromkeys(others)))
 
 
-def _reduced(one: Advice, left: float) -> Advice:
-    """Return advice with the part of its savings that no advice before it has."""
-    finding = one.finding
-    saving, ceiling = (
-        round(ns * left) if ns > 0 else ns for ns in (finding.saving_ns, finding.ceiling_ns)
-    )
-    share = one.share * left if one.share > 0 else one.share
-    return replace(one, finding=replace(finding, saving_ns=saving, ceiling_ns=ceiling), share=share)
-
-
-class _Owners:
-    """The parts of gaps and activities that findings own, and the time of each that none owns."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.left = evidence.idle.gaps.length.copy(), evidence.time.copy()
-        self.owned: list[LostTime] = []
-
-    def of(self, lost: LostTime | None, most_shared: float) -> int:
-        """Return the finding that owns most of the time if others own so much of it, else NONE."""
-        if lost is None:
-            return NONE
-        shared = [
-            time - np.minimum(left[rows], time)
-            for left, (rows, time) in zip(self.left, lost.parts, strict=True)
+def savings(advice: Sequence[Advice], estimator: Estimator) -> Savings:
+    """Return what the listed changes save together."""
+    changes = {
+        once: [
+            one.finding.change
+            for one in advice
+            if one.finding.change is not None and one.finding.saving_ns > 0 and one.finding.once == once
         ]
-        total = sum(int(time.sum()) for _, time in lost.parts)
-        if not total or sum(int(part.sum()) for part in shared) < most_shared * total:
-            return NONE
-        return int(np.argmax([self._overlap(lost, own) for own in self.owned]))
-
-    def _overlap(self, lost: LostTime, own: LostTime) -> int:
-        """Return how much time a finding owns of the gaps and activities of another, at most the time of that."""
-        result = 0
-        for left, (rows, time), (own_rows, own_time) in zip(
-            self.left, lost.parts, own.parts, strict=True
-        ):
-            wanted = np.zeros(len(left), np.int64)
-            wanted[rows] = time
-            result += int(np.minimum(wanted[own_rows], own_time).sum())
-        return result
-
-    def add(self, lost: LostTime | None) -> float:
-        """Make a finding the owner of its time, as far as none owns it; return which part of it that is."""
-        lost = lost or LostTime()
-        taken = [
-            np.minimum(left[rows], time)
-            for left, (rows, time) in zip(self.left, lost.parts, strict=True)
-        ]
-        for left, (rows, _), time in zip(self.left, lost.parts, taken, strict=True):
-            left[rows] -= time
-        self.owned.append(LostTime(lost.gaps, taken[0], lost.activities, taken[1]))
-        total = sum(int(time.sum()) for _, time in lost.parts)
-        return sum(int(time.sum()) for time in taken) / total if total else 1.0
+        for once in (False, True)
+    }
+    each, once = (estimator.saving(*changes[key]) if changes[key] else 0 for key in (False, True))
+    both = estimator.saving(*changes[False], *changes[True]) if changes[False] or changes[True] else 0
+    return Savings(each, once, both)

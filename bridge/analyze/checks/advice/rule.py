@@ -121,44 +121,6 @@ NSIGHT_COMPUTE = "Nsight Compute"
 
 
 @dataclass(frozen=True)
-class LostTime:
-    """The time of GPUs that a finding is about: parts of gaps and of activities, in ns.
-
-    ``gaps`` are rows of the gaps of `Evidence.idle`, each once, with ``idle_ns`` of each;
-    ``activities`` are rows of activities, with ``work_ns`` of each.
-    """
-
-    gaps: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    idle_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    activities: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    work_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-
-    @property
-    def parts(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-        """Rows and times of gaps, and of activities."""
-        return (self.gaps, self.idle_ns), (self.activities, self.work_ns)
-
-
-def idle_pieces(evidence: Evidence, pieces: Flags) -> LostTime:
-    """Return the time of some pieces of gaps, which are rows of `Evidence.idle`."""
-    idle = evidence.idle
-    total = sums(idle.gap[pieces], idle.length[pieces], len(idle.gaps))
-    gaps = np.flatnonzero(total)
-    return LostTime(gaps, total[gaps])
-
-
-def idle_before(evidence: Evidence, rows: Ints, time: Ints, *, with_work: bool = False) -> LostTime:
-    """Return the time that GPUs were idle right before some activities, and on request their own time."""
-    gaps = evidence.idle.gaps
-    ended = np.full(len(evidence.time), NONE)
-    ended[gaps.ended_by] = np.arange(len(gaps))
-    gap = ended[rows]
-    is_known = gap != NONE
-    work = (rows, evidence.time[rows]) if with_work else ()
-    return LostTime(gap[is_known], time[is_known], *work)
-
-
-@dataclass(frozen=True)
 class Finding:
     """The result of a rule: the figures of its text, and rows as evidence, largest first.
 
@@ -176,7 +138,6 @@ class Finding:
     change: Change | None = None
     limit: Change | None = None
     once: bool = False
-    lost: LostTime | None = None
     is_named: bool = False
     hidden_share: float = 0.0
 
@@ -228,12 +189,20 @@ class Advice:
     place: Place | None = None
 
     @property
-    def expected_ns(self) -> float:
-        """What a remedy may be expected to save: the estimate, else a part of the ceiling."""
-        if self.finding.saving_ns >= 0:
-            return self.finding.saving_ns
-        is_cause = self.finding.is_named and self.rule.certainty == UNNAMED
-        return max(self.finding.ceiling_ns, 0) * (NAMED if is_cause else self.rule.certainty)
+    def expected_ns(self) -> int:
+        """What a remedy is expected to save in ns: the estimate, 0 where there is none."""
+        return max(self.finding.saving_ns, 0)
+
+    @property
+    def saving_share(self) -> float:
+        """The estimate as a fraction of ``whole``; 0 where there is none."""
+        known = self.finding.ceiling_ns > 0 and self.share > 0
+        return self.share * self.expected_ns / self.finding.ceiling_ns if known else 0.0
+
+    @property
+    def is_main(self) -> bool:
+        """Whether one kernel, copy or call within iterations has most of the time that the finding is about."""
+        return self.finding.is_named and not self.finding.once
 
 
 @dataclass(frozen=True)

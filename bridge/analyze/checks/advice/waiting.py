@@ -1,11 +1,12 @@
-"""Rules about waiting for data, for a compiler and for other ranks."""
+"""Rules about several GPUs, ranks and processes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
@@ -13,193 +14,20 @@ from bridge.analyze.checks.advice.rule import (
     NOT_ESTIMATED,
     NSIGHT_BRIDGE,
     TENSORBOARD,
-    TORCH_TIDY,
     Finding,
-    LostTime,
     Rule,
 )
 from bridge.analyze.core.groups import sums
-from bridge.analyze.core.kinds import is_compilation, is_data_loading
-from bridge.analyze.run.causes.gaps import WORDS
-from bridge.analyze.run.causes.host_timeline import IN_COMPILER, call_states
-from bridge.analyze.run.concurrency.collectives import by_collective, waits
+from bridge.analyze.run import interventions
+from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
-from bridge.analyze.run.steps import WARM_UP, by_step
+from bridge.analyze.run.critical.retiming import Draft
 from bridge.importers import frames
-from bridge.join.arrays import Flags, Ints
+from bridge.join.arrays import Ints, number_groups, order_by, run_edges
 
-MIN_LOADING = 0.05  # of the time of steps, or from the first work of a GPU to its last
-SINGLE_PROCESS = re.compile(r"enumerate\(DataLoader\)#_SingleProcessDataLoaderIter.*")
-
-
-def _idle_time(evidence: Evidence, *causes: str) -> int:
-    """Return the maximum over GPUs of the idle time with these causes."""
-    idle = evidence.idle
-    is_selected = np.isin(idle.cause, [WORDS.index(cause) for cause in causes])
-    device = idle.gaps.device[idle.gap[is_selected]]
-    return int(sums(device, idle.length[is_selected], len(idle.gaps.devices)).max(initial=0))
-
-
-def _idle_lost(evidence: Evidence, *causes: str) -> LostTime:
-    """Return the idle time with these causes."""
-    return rule.idle_pieces(
-        evidence, np.isin(evidence.idle.cause, [WORDS.index(cause) for cause in causes])
-    )
-
-
-def _outermost_times(evidence: Evidence, nodes: Flags) -> tuple[Ints, Ints]:
-    """Return the outermost of these nodes, and how long each was open during the run."""
-    rows = np.flatnonzero(evidence.outermost(nodes))
-    spent = evidence.times_in_run(rows)
-    return rows[spent > 0], spent[spent > 0]
-
-
-def waits_for_data(evidence: Evidence) -> Finding | None:
-    """Find data loading that keeps GPUs idle, or takes more than a twentieth of the steps."""
-    loading = (
-        is_data_loading(evidence.attributed)[evidence.attributed.node_op]
-        & evidence.attributed.nodes_in_direction
-    )
-    rows, spent = _outermost_times(evidence, loading)
-    if not len(rows):
-        return None
-    thread = evidence.attributed.attribution.nesting.stack[rows]
-    total, idle = evidence.max_over_threads(thread, spent), _idle_time(evidence, "data loading")
-    loading_share = _loading_share(evidence)
-    if max(loading_share, idle / max(1, evidence.span_ns)) <= MIN_LOADING:
-        return None
-    figures = {
-        "loading_ns": total,
-        "idle_ns": idle,
-        "idle_share": idle / max(1, evidence.span_ns),
-        "steps_share": loading_share,
-    }
-    table, lost = rule.node_table(evidence, rows, spent), _idle_lost(evidence, "data loading")
-    return Finding(figures, table, max(total, idle), idle, lost)
-
-
-def _loading_share(evidence: Evidence) -> float:
-    """Return the fraction of the steps, and the time between them, that waits for data."""
-    if not len(evidence.attributed.iterations):
-        return 0.0
-    steps = by_step(evidence.attributed)
-    waited = steps["dataloader_ns"].sum() + steps["between_dataloader_ns"].sum()
-    return float(waited / max(1, steps["wall_ns"].sum() + steps["between_ns"].sum()))
-
-
-def single_process_loader(evidence: Evidence) -> Finding | None:
-    """Find a DataLoader of PyTorch that works in the process of the program."""
-    rows, spent = _outermost_times(
-        evidence, evidence.nodes_with_op(SINGLE_PROCESS.fullmatch, anywhere=True)
-    )
-    if not len(rows):
-        return None
-    thread = evidence.attributed.attribution.nesting.stack[rows]
-    idle = _idle_time(evidence, "data loading")
-    total = evidence.max_over_threads(thread, spent)
-    figures = {"batches": len(rows), "loading_ns": total}
-    table, lost = rule.node_table(evidence, rows, spent), _idle_lost(evidence, "data loading")
-    return Finding(figures, table, total, min(idle, total), lost)
-
-
-def recompilation(evidence: Evidence) -> Finding | None:
-    """Find compilation and module loading in steps after the first ones."""
-    attributed = evidence.attributed
-    steps = attributed.iterations
-    calls = np.flatnonzero((call_states(attributed) == IN_COMPILER) & attributed.counted_launches)
-    ranges = np.flatnonzero(
-        evidence.outermost(is_compilation(attributed)[attributed.node_op] & attributed.listed)
-    )
-    if not len(calls) + len(ranges):
-        return None
-    is_settled, nesting = np.append(_is_settled(evidence), False), attributed.attribution.nesting
-    row = nesting.range[ranges]
-    step = _step_at(
-        evidence,
-        evidence.capture.launches,
-        calls,
-        frames.ints(evidence.capture.launches, "start")[calls],
-    )
-    calls = calls[is_settled[step]]
-    step = _step_at(evidence, evidence.capture.ranges, row, nesting.start[ranges])
-    ranges = ranges[is_settled[step]]
-    if not len(calls) + len(ranges):
-        return None
-    length = (nesting.end - nesting.start)[ranges]
-    table = (
-        rule.node_table(evidence, ranges, length)
-        if len(ranges)
-        else rule.call_table(evidence, calls)
-    )
-    threads = nesting.stack[ranges] if len(ranges) else attributed.attribution.stack[calls]
-    total = evidence.max_over_threads(threads, length if len(ranges) else evidence.call_time[calls])
-    figures = {
-        "compilations": len(ranges) or len(calls),
-        "steps": len(steps),
-        "compiling_ns": total,
-    }
-    saving = min(total, _idle_time(evidence, "compilation"))
-    return Finding(figures, table, total, saving, _idle_lost(evidence, "compilation"))
-
-
-def _is_settled(evidence: Evidence) -> Flags:
-    """Return whether each step is after the first two of its process, and not warm-up."""
-    steps, table = evidence.attributed.iterations, by_step(evidence.attributed)
-    result = np.zeros(len(steps), bool)
-    for first, last in steps.by_process():
-        result[first + 2 : last] = True
-    if len(table) == len(steps):
-        result &= table["state"].to_numpy() != WARM_UP
-    return result
-
-
-def _step_at(evidence: Evidence, table: pd.DataFrame, rows: Ints, time: Ints) -> Ints:
-    report, process = (frames.ints(table, c)[rows] for c in ("report", "process"))
-    return evidence.attributed.iterations.at(report, process, time)
-
-
-RULES = (
-    Rule(
-        "data-loading",
-        "Training waits for data",
-        f"data loading takes more than {MIN_LOADING:.0%} of the steps, or leaves a GPU idle for more than that of the time from its first work to its last",
-        "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last",
-        "give DataLoader more workers (num_workers), pin_memory=True and prefetch_factor; decode and augment on the GPU",
-        "the GPU's idle time while data is loaded",
-        TENSORBOARD,
-        ("work", "ops"),
-        waits_for_data,
-    ),
-    Rule(
-        "single-process-loader",
-        "The training process loads the data itself",
-        "batches come from a loader without workers",
-        "batches loaded by the training process: {batches}, in {loading_ns}",
-        "use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
-        "the GPU's idle time while data is loaded",
-        TORCH_TIDY,
-        ("work", "ops"),
-        single_process_loader,
-    ),
-    Rule(
-        "recompilation",
-        "Recompilation after the first steps",
-        "ops or API calls compile in steps that are neither warm-up nor among the first two",
-        "compilations after the first steps: {compilations}, {compiling_ns} on a thread, in {steps} steps",
-        "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles shows the reasons; load modules before the loop (CUDA_MODULE_LOADING=EAGER)",
-        "the GPU's idle time during compilation",
-        NSIGHT_BRIDGE,
-        ("work", "calls", "steps"),
-        recompilation,
-    ),
-)
-
-
-# -- Rules about several GPUs
-
-
-MIN_EXPOSED = 0.05
-MIN_WAITING = 0.1  # of the time of collectives
+MIN_EXPOSED = 0.01  # of the run
+MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
+MIN_MORE = 1.08  # times the mean of the GPUs of a process
 DATA_PARALLEL = re.compile(r"(?:.*[.:])?DataParallel(?:\.forward)?")
 SLOW_BACKEND = re.compile(r"(?:gloo|mpi|ucc):.*")
 NCCL_CAPABILITY = 3.5  # compute capability
@@ -213,9 +41,7 @@ def data_parallel(evidence: Evidence) -> Finding | None:
     nesting = evidence.attributed.attribution.nesting
     spent = (nesting.end - nesting.start)[nodes]
     figures = {"calls": len(nodes), "gpus": len(evidence.gpus)}
-    return Finding(
-        figures, rule.node_table(evidence, nodes, spent), int(evidence.gpus["idle_ns"].max())
-    )
+    return Finding(figures, rule.node_table(evidence, nodes, spent))
 
 
 def slow_backend(evidence: Evidence) -> Finding | None:
@@ -227,52 +53,162 @@ def slow_backend(evidence: Evidence) -> Finding | None:
     nesting = evidence.attributed.attribution.nesting
     spent = (nesting.end - nesting.start)[nodes]
     figures = {"collectives": len(nodes), "host_ns": int(spent.sum())}
-    ceiling = evidence.max_over_threads(nesting.stack[nodes], spent)
-    return Finding(figures, rule.node_table(evidence, nodes, spent), ceiling)
+    selected = np.zeros(len(nesting), bool)
+    selected[nodes] = True
+    points = interventions.host_points(evidence.run, interventions.under(evidence.run, selected))
+    limit = interventions.faster_code(evidence.run, points)
+    return Finding(figures, rule.node_table(evidence, nodes, spent), limit=limit)
 
 
 def exposed_communication(evidence: Evidence) -> Finding | None:
     """Find communication while nothing computes on its GPU."""
-    part = evidence.gpus["exposed_ns"] / evidence.gpus["span_ns"].clip(lower=1)
-    if not (part > MIN_EXPOSED).any():
+    exposed_ns = int(evidence.gpus["exposed_ns"].max()) if len(evidence.gpus) else 0
+    if exposed_ns <= MIN_EXPOSED * evidence.wall_ns:
         return None
     rows = np.flatnonzero(evidence.communication)
-    exposed = exposed_times(evidence.attributed)[rows]
-    matched, waited = waits(evidence.attributed)
-    waiting = np.zeros(len(evidence.time), np.int64)
-    waiting[matched] = waited
-    transfer = np.maximum(exposed - waiting[rows], 0)  # the rest is that of another rank
-    worst = evidence.gpus.iloc[int(part.argmax())]
+    worst = evidence.gpus.iloc[int(evidence.gpus["exposed_ns"].argmax())]
     figures = {
         "device": str(worst["device"]),
-        "exposed_ns": int(worst["exposed_ns"]),
-        "exposed_share": float(part.max()),
+        "exposed_ns": exposed_ns,
+        "exposed_share": exposed_ns / max(1, evidence.wall_ns),
     }
-    ceiling = min(int(evidence.gpus["exposed_ns"].max()), evidence.max_over_gpus(rows, transfer))
-    hideable = int((evidence.gpus["compute_ns"] - evidence.gpus["overlap_ns"]).max())
-    table = rule.activity_table(evidence, rows, exposed)
-    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
-    return Finding(figures, table, ceiling, min(ceiling, hideable), lost)
+    table = rule.activity_table(evidence, rows, exposed_times(evidence.attributed)[rows])
+    run = evidence.run
+    change = interventions.hidden(run, evidence.communication)
+    limit = interventions.without_work(run, interventions.work_places(run, evidence.communication))
+    return Finding(figures, table, change=change, limit=limit)
 
 
-def stragglers(evidence: Evidence) -> Finding | None:
-    """Find collectives most of whose time is one rank waiting for another."""
+def stragglers(evidence: Evidence) -> Iterator[Finding]:
+    """Yield GPUs whose kernels take longer than the same kernels on the GPUs of other ranks, which wait for them."""
     table = by_collective(evidence.attributed, by_message=False)
-    table = table[table["wait_ns"] > 0]
-    waited, total = int(table["wait_ns"].sum()), int(table["total_ns"].sum())
-    if not waited or waited <= MIN_WAITING * total:
+    if not len(table) or not (table["wait_ns"] > 0).any():
+        return
+    run = evidence.run
+    places = interventions.work_places(run, run.computing & evidence.counted)
+    gpu = run.gpu_of_place[places]
+    name = frames.codes(evidence.attributed.activity_name)[run.work.row[places]]
+    length = (run.work.end - run.work.start)[places]
+    group, first = number_groups(gpu, name)
+    mean = sums(group, length, len(first)) / np.maximum(np.bincount(group), 1)
+    factor = np.ones(len(first))
+    order = order_by(name[first], gpu[first])
+    for begin, end in pairwise(run_edges(name[first][order]).tolist()):  # one iteration per name
+        rows = order[begin:end]
+        if len(rows) > 1:
+            for at in rows.tolist():
+                others = mean[rows[rows != at]]
+                factor[at] = min(1.0, float(np.median(others)) / max(1.0, mean[at]))
+    slow = (sums(group, length, len(first)) * (1 - factor)).astype(np.int64)
+    by_gpu = sums(gpu[first], slow, len(evidence.devices.names))
+    total = sums(gpu, length, len(evidence.devices.names))
+    for one in order_by(-by_gpu).tolist():
+        if not total[one] or total[one] < MIN_SLOWER * (total[one] - by_gpu[one]):
+            return
+        mine = places[gpu == one]
+        shorter = np.rint(length[gpu == one] * factor[group[gpu == one]]).astype(np.int64)
+        figures = {
+            "straggler": evidence.devices.names[one],
+            "slower_share": float(by_gpu[one] / total[one]),
+            "kernels_ns": int(total[one]),
+        }
+        yield Finding(
+            figures,
+            rule.activity_table(evidence, run.work.row[mine]),
+            change=interventions.faster_work(run, mine, shorter),
+        )
+
+
+def uneven_gpus(evidence: Evidence) -> Finding | None:
+    """Find a process that gives one of its GPUs more work than the others."""
+    run = evidence.run
+    places = interventions.work_places(run, run.computing & evidence.counted)
+    process, gpu = run.work.column("process")[places], run.gpu_of_place[places]
+    length = (run.work.end - run.work.start)[places]
+    home, first = number_groups(process, gpu)
+    total = sums(home, length, len(first))
+    owner = process[first]
+    factor = np.ones(len(first))
+    for one in np.unique(owner).tolist():  # one iteration per process
+        mine = np.flatnonzero(owner == one)
+        factor[mine] = total[mine].mean() / np.maximum(total[mine], 1)
+    worst = int(np.argmin(factor)) if len(factor) else 0
+    if not len(factor) or factor[worst] * MIN_MORE > 1:
         return None
-    columns = ["collective", "op", "count", "total_ns", "wait_ns", "transfer_ns", "straggler"]
-    table = table.sort_values("wait_ns", ascending=False, ignore_index=True, kind="stable")[columns]
-    by_rank = table.groupby("straggler")["wait_ns"].sum()
-    figures = {"waiting_share": waited / total, "straggler": str(by_rank.idxmax())}
-    rows, waiting = waits(evidence.attributed)
-    ceiling = evidence.max_over_gpus(rows, waiting)
-    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
-    return Finding(figures, table, ceiling, lost=lost)
+    figures = {
+        "device": evidence.devices.names[int(gpu[first[worst]])],
+        "more_share": float(1 / factor[worst] - 1),
+        "kernels_ns": int(total[worst]),
+    }
+    ends, by = run.device.end[places], factor[home]
+
+    def change(draft: Draft) -> None:
+        draft.delay[ends] = np.rint(draft.delay[ends] * by).astype(np.int64)
+
+    selected = places[home == worst]
+    return Finding(figures, rule.activity_table(evidence, run.work.row[selected]), change=change)
 
 
-MULTI_GPU_RULES = (
+def shared_gpu(evidence: Evidence) -> Finding | None:
+    """Find a GPU on which another process works, which has no rank of the run and less to do with it."""
+    run = evidence.run
+    process, gpu = run.work.column("process"), run.gpu_of_place
+    users, first = number_groups(gpu, process)
+    several = np.flatnonzero(np.bincount(gpu[first], minlength=len(evidence.devices.names)) > 1)
+    if not len(several):
+        return None
+    others = _others(evidence, users, first, several)
+    places = np.flatnonzero(np.isin(users, others))
+    if not len(places):
+        return None
+    rows = run.work.row[places]
+    figures = {
+        "device": evidence.devices.names[int(gpu[places[0]])],
+        "pid": int(frames.pid(process[places[:1]])[0]),
+        "work_ns": int((run.work.end - run.work.start)[places].sum()),
+    }
+    change = interventions.without_work(run, places)
+    return Finding(figures, rule.activity_table(evidence, rows), change=change)
+
+
+def _others(evidence: Evidence, users: Ints, first: Ints, several: Ints) -> Ints:
+    """Return the users, pairs of a GPU and a process, that are not those with most kinds of work on a shared GPU."""
+    run = evidence.run
+    name = frames.codes(evidence.attributed.activity_name)[run.work.row]
+    _, distinct = number_groups(users, name)
+    kinds = np.bincount(users[distinct], minlength=len(first))
+    gpu = run.gpu_of_place[first]
+    result = []
+    for one in several.tolist():
+        mine = np.flatnonzero(gpu == one)
+        main = mine[int(np.argmax(kinds[mine]))]
+        result += [user for user in mine.tolist() if user != main and kinds[user] * 2 <= kinds[main]]
+    return np.array(result, np.int64)
+
+
+RULES = (
+    Rule(
+        "shared-gpu",
+        "Another process works on the same GPU",
+        "a second process with fewer kinds of work has work on a GPU",
+        "process {pid} works on {device} for {work_ns}, in turn with the others",
+        "run it on another GPU, or at another time; MPS lets both work at once",
+        "the run without the work of that process",
+        NSIGHT_BRIDGE,
+        ("work", "graph"),
+        shared_gpu,
+    ),
+    Rule(
+        "uneven-gpus",
+        "One GPU of a process has more work than the others",
+        f"the kernels of a GPU take {MIN_MORE - 1:.0%} longer than the mean of the GPUs of its process",
+        "kernels on {device} take {kernels_ns}, {more_share} more than the mean of the GPUs of its process",
+        "give all GPUs the same share of the work",
+        "the run with the same time of kernels on all GPUs of the process",
+        NSIGHT_BRIDGE,
+        ("kernels", "graph"),
+        uneven_gpus,
+    ),
     Rule(
         "data-parallel",
         "DataParallel is used",
@@ -292,30 +228,30 @@ MULTI_GPU_RULES = (
         "use init_process_group(backend='nccl')",
         NOT_ESTIMATED,
         TENSORBOARD,
-        ("kernels", "ops", "capability"),
+        ("kernels", "ops", "capability", "graph"),
         slow_backend,
     ),
     Rule(
         "exposed-communication",
         "Exposed communication",
-        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the time from a GPU's first work to its last",
-        "{device} communicates without computing for {exposed_ns}, {exposed_share} of the time from its first work to its last",
+        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the run",
+        "{device} communicates without computing for {exposed_ns}, {exposed_share} of the run",
         "overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
-        "at most the computation that does not hide communication yet",
+        "the run if communication cost nothing while its GPU computes",
         NSIGHT_BRIDGE,
-        ("kernels",),
+        ("kernels", "graph"),
         exposed_communication,
         "overlap it with computation: start it earlier, on a separate stream",
     ),
     Rule(
         "stragglers",
-        "Ranks wait for a slow rank",
-        f"waiting for other ranks is more than {MIN_WAITING:.0%} of the time of collectives",
-        "waiting for other ranks takes {waiting_share} of collective time, most of it for {straggler}",
-        "find out what takes longer on the slow rank (bridge report REPORT --by rank,op); balance data and layers",
-        NOT_ESTIMATED,
+        "Ranks wait for a slow GPU",
+        f"kernels take {MIN_SLOWER - 1:.0%} longer on one GPU than the same kernels on the others, and collectives wait",
+        "kernels on {straggler} take {slower_share} longer than the same kernels on the other GPUs; they wait for it in collectives",
+        "find out why this GPU is slower (clocks, power, another process; bridge report REPORT --by rank,op); balance data and layers",
+        "the run with kernels as fast as on the other GPUs",
         NSIGHT_BRIDGE,
-        ("kernels",),
+        ("kernels", "graph"),
         stragglers,
     ),
 )

@@ -30,7 +30,7 @@ class _Points:
 class HostPoints:
     """Points of all threads, one thread after the other, in order of time.
 
-    ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
+    ``stack`` is the thread of each, by its number in the nesting. ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
     range, ``system`` the outermost call of the operating system, NONE for none. ``launch`` and ``returned`` are the points of each API call from which on its activities
     may begin, and at which it returns, NONE for calls of a thread that is not followed;
     ``released`` are those at which the waits of `Waits` end. ``handed`` and ``begun``, ``done`` and
@@ -40,6 +40,7 @@ class HostPoints:
 
     time: Ints
     chained: Flags
+    stack: Rows
     call: Rows
     node: Rows
     system: Rows
@@ -82,6 +83,7 @@ class HostPoints:
         return cls(
             time=time,
             chained=chained,
+            stack=stack.astype(np.int32),
             call=_open_calls(calls, of_calls, len(order)),
             node=_latest(nodes.values, np.concatenate((ends, starts)), len(order)),
             system=_latest(system.values, np.concatenate((closes, opens)), len(order)),

@@ -10,7 +10,6 @@ import numpy as np
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import (
-    NOT_ESTIMATED,
     NSIGHT_BRIDGE,
     NSIGHT_COMPUTE,
     TENSORBOARD,
@@ -18,9 +17,9 @@ from bridge.analyze.checks.advice.rule import (
     UNKNOWN,
     Finding,
     LostTime,
-    Rule,
     activity_table,
 )
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core import kinds
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.analyze.tables.metrics import KERNEL_SCOPE, is_named, rule_results
@@ -177,66 +176,65 @@ def _ranges_with_casts(evidence: Evidence, rows: np.ndarray) -> int:
 
 
 RULES = (
-    Rule(
-        "small-grids",
-        "Kernels too small to fill the GPU",
-        f"kernels with less than a block per multiprocessor are more than {MIN_SMALL:.0%} of the time of kernels",
-        "kernels with fewer blocks than multiprocessors: {kernels}, {time_share} of kernel time; meanwhile {empty_share} of the multiprocessors have no block",
-        "give them more work (larger batches, fused ops), or run several at once on separate streams",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("kernels", "geometry"),
-        small_grids,
-        "launch them with more blocks, or run several at once on separate streams",
+    Check(
+        name="small-grids",
+        title="Kernels too small to fill the GPU",
+        when=f"kernels with less than a block per multiprocessor are more than {MIN_SMALL:.0%} of the time of kernels",
+        text="kernels with fewer blocks than multiprocessors: {kernels}, {time_share} of kernel time; meanwhile {empty_share} of the multiprocessors have no block",
+        remedy="give them more work (larger batches, fused ops), or run several at once on separate streams",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "geometry"),
+        find=small_grids,
+        remedy_elsewhere="launch them with more blocks, or run several at once on separate streams",
         timeline=False,
     ),
-    Rule(
-        "no-tensor-cores",
-        "Tensor Cores are not used",
-        "no kernel uses Tensor Cores, and most of those of eligible ops are known not to, on compute capability 7.0 or newer",
-        "no kernel name shows Tensor Cores; kernels of ops that could use them take {eligible_share} of kernel time",
-        "use mixed precision: torch.autocast('cuda', dtype=torch.{dtype})",
-        "half the time of these kernels, at most all",
-        TENSORBOARD,
-        ("kernels", "ops", "capability"),
-        no_tensor_cores,
+    Check(
+        name="no-tensor-cores",
+        title="Tensor Cores are not used",
+        when="no kernel uses Tensor Cores, and most of those of eligible ops are known not to, on compute capability 7.0 or newer",
+        text="no kernel name shows Tensor Cores; kernels of ops that could use them take {eligible_share} of kernel time",
+        remedy="use mixed precision: torch.autocast('cuda', dtype=torch.{dtype})",
+        estimate="half the time of these kernels, at most all",
+        source=TENSORBOARD,
+        needs=("kernels", "ops", "capability"),
+        find=no_tensor_cores,
         timeline=False,
     ),
-    Rule(
-        "tensor-cores-left",
-        "Some ops that could use Tensor Cores do not use them",
-        "kernels of eligible ops multiply or convolve without Tensor Cores, and others use them",
-        "kernels of such ops without Tensor Cores, by their names: {kernels}, {kernels_ns}",
-        "run these ops under autocast; make their dimensions multiples of 8 (16 for FP8)",
-        "half the time of these kernels, at most all",
-        NSIGHT_BRIDGE,
-        ("kernels", "ops", "capability"),
-        tensor_cores_left,
+    Check(
+        name="tensor-cores-left",
+        title="Some ops that could use Tensor Cores do not use them",
+        when="kernels of eligible ops multiply or convolve without Tensor Cores, and others use them",
+        text="kernels of such ops without Tensor Cores, by their names: {kernels}, {kernels_ns}",
+        remedy="run these ops under autocast; make their dimensions multiples of 8 (16 for FP8)",
+        estimate="half the time of these kernels, at most all",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "ops", "capability"),
+        find=tensor_cores_left,
         timeline=False,
     ),
-    Rule(
-        "single-precision",
-        "Matrix products run in full FP32",
-        "kernels multiply in FP32 without TF32, on compute capability 8.0 or newer",
-        "kernels: {kernels}, {kernels_ns}, {time_share} of kernel time",
-        "allow TF32: torch.set_float32_matmul_precision('high')",
-        "half the time of these kernels, at most all",
-        TORCH_TIDY,
-        ("kernels", "capability"),
-        single_precision,
-        "allow TF32: cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH)",
+    Check(
+        name="single-precision",
+        title="Matrix products run in full FP32",
+        when="kernels multiply in FP32 without TF32, on compute capability 8.0 or newer",
+        text="kernels: {kernels}, {kernels_ns}, {time_share} of kernel time",
+        remedy="allow TF32: torch.set_float32_matmul_precision('high')",
+        estimate="half the time of these kernels, at most all",
+        source=TORCH_TIDY,
+        needs=("kernels", "capability"),
+        find=single_precision,
+        remedy_elsewhere="allow TF32: cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH)",
         timeline=False,
     ),
-    Rule(
-        "casts",
-        "Many dtype casts",
-        f"kernels that only cast are more than {MIN_CASTS:.0%} of the time of kernels",
-        "kernels that only cast: {kernels}, {time_share} of kernel time; ranges that cast more than once: {again}",
-        "keep tensors in one dtype; put whole blocks under autocast; cast weights once, not in every step",
-        "half the time of these kernels",
-        NSIGHT_BRIDGE,
-        ("kernels", "ops"),
-        casts,
+    Check(
+        name="casts",
+        title="Many dtype casts",
+        when=f"kernels that only cast are more than {MIN_CASTS:.0%} of the time of kernels",
+        text="kernels that only cast: {kernels}, {time_share} of kernel time; ranges that cast more than once: {again}",
+        remedy="keep tensors in one dtype; put whole blocks under autocast; cast weights once, not in every step",
+        estimate="half the time of these kernels",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "ops"),
+        find=casts,
         timeline=False,
     ),
 )
@@ -315,16 +313,16 @@ def shortened(text: str) -> str:
 
 
 NSIGHT_COMPUTE_RULES = (
-    Rule(
-        "nsight-compute",
-        "Nsight Compute recommends changes of kernels",
-        "a rule of Nsight Compute estimates how much of its time a measured kernel would save, or, if none does, estimates a part of it or warns; each such rule is one piece of advice",
-        "rule {rule} applies to kernels: {kernels}; of {kernel} it says: {says}",
-        "bridge report REPORT --by rule lists all results; Nsight Compute shows the place in the kernel",
-        ESTIMATE,
-        NSIGHT_COMPUTE,
-        ("kernels", "counters"),
-        nsight_compute_findings,
+    Check(
+        name="nsight-compute",
+        title="Nsight Compute recommends changes of kernels",
+        when="a rule of Nsight Compute estimates how much of its time a measured kernel would save, or, if none does, estimates a part of it or warns; each such rule is one piece of advice",
+        text="rule {rule} applies to kernels: {kernels}; of {kernel} it says: {says}",
+        remedy="bridge report REPORT --by rule lists all results; Nsight Compute shows the place in the kernel",
+        estimate=ESTIMATE,
+        source=NSIGHT_COMPUTE,
+        needs=("kernels", "counters"),
+        find=nsight_compute_findings,
         timeline=False,
     ),
 )

@@ -10,15 +10,14 @@ import numpy as np
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import (
-    NOT_ESTIMATED,
     NSIGHT_BRIDGE,
     NSYS,
     TENSORBOARD,
     UNKNOWN,
     Finding,
     LostTime,
-    Rule,
 )
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.kinds import BLOCKING, WAITING
 from bridge.analyze.run.causes.host_timeline import TO_HOST
@@ -241,64 +240,64 @@ def _following_wait(evidence: Evidence, rows: Ints) -> Ints:
 
 
 RULES = (
-    Rule(
-        "pageable-memcpys",
-        "Asynchronous memcpys use pageable memory",
-        "an asynchronous memcpy is from or to pageable memory",
-        "asynchronous memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
-        "pin host memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc in C++",
-        "the time saved if the same bytes moved at the speed of the report's memcpys of pinned memory",
-        NSYS,
-        ("calls", "memory kinds"),
-        pageable_copies,
-        "pin host memory: cudaHostAlloc, or cudaHostRegister for memory that is there already",
+    Check(
+        name="pageable-memcpys",
+        title="Asynchronous memcpys use pageable memory",
+        when="an asynchronous memcpy is from or to pageable memory",
+        text="asynchronous memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
+        remedy="pin host memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc in C++",
+        estimate="the time saved if the same bytes moved at the speed of the report's memcpys of pinned memory",
+        source=NSYS,
+        needs=("calls", "memory kinds"),
+        find=pageable_copies,
+        remedy_elsewhere="pin host memory: cudaHostAlloc, or cudaHostRegister for memory that is there already",
     ),
-    Rule(
-        "synchronous-memcpys",
-        "Synchronous memcpys block the host",
-        "a memcpy that is not to the host is called synchronously",
-        "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
-        "use cudaMemcpyAsync on a stream with pinned memory; in PyTorch .to(device, non_blocking=True)",
-        ESTIMATE,
-        NSYS,
-        ("calls",),
-        blocking_copies,
-        "use cudaMemcpyAsync on a stream with pinned memory",
+    Check(
+        name="synchronous-memcpys",
+        title="Synchronous memcpys block the host",
+        when="a memcpy that is not to the host is called synchronously",
+        text="calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
+        remedy="use cudaMemcpyAsync on a stream with pinned memory; in PyTorch .to(device, non_blocking=True)",
+        estimate=ESTIMATE,
+        source=NSYS,
+        needs=("calls",),
+        find=blocking_copies,
+        remedy_elsewhere="use cudaMemcpyAsync on a stream with pinned memory",
     ),
-    Rule(
-        "synchronous-memsets",
-        "Synchronous memsets may block the host",
-        "a memset is called synchronously",
-        "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
-        "use cudaMemsetAsync on the stream that needs the memory",
-        ESTIMATE,
-        NSYS,
-        ("calls",),
-        blocking_fills,
+    Check(
+        name="synchronous-memsets",
+        title="Synchronous memsets may block the host",
+        when="a memset is called synchronously",
+        text="calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
+        remedy="use cudaMemsetAsync on the stream that needs the memory",
+        estimate=ESTIMATE,
+        source=NSYS,
+        needs=("calls",),
+        find=blocking_fills,
     ),
-    Rule(
-        "synchronization",
-        "Synchronization leaves the GPU idle",
-        "calls synchronize",
-        "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of the time from its first work to its last",
-        "synchronize less: use events instead of cudaDeviceSynchronize; avoid .item() and printing tensors in the loop",
-        ESTIMATE,
-        NSYS,
-        ("work", "calls"),
-        synchronizations,
-        "synchronize less: order work by streams and events instead of cudaDeviceSynchronize",
+    Check(
+        name="synchronization",
+        title="Synchronization leaves the GPU idle",
+        when="calls synchronize",
+        text="waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of the time from its first work to its last",
+        remedy="synchronize less: use events instead of cudaDeviceSynchronize; avoid .item() and printing tensors in the loop",
+        estimate=ESTIMATE,
+        source=NSYS,
+        needs=("work", "calls"),
+        find=synchronizations,
+        remedy_elsewhere="synchronize less: order work by streams and events instead of cudaDeviceSynchronize",
     ),
-    Rule(
-        "numbers-read-back",
-        "Single values are read back from the GPU",
-        f"memcpys to the host are of {MAX_NUMBER_BYTES} bytes at most",
-        "values read back one by one: {numbers}; they block a thread for {held_ns}, {held_share} of the run",
-        "keep them on the GPU: sum losses there and read them every n steps; use torch.where instead of if",
-        ESTIMATE,
-        NSIGHT_BRIDGE,
-        ("work", "calls"),
-        numbers_read,
-        "keep them on the GPU: read them every n steps, or let the GPU decide (conditional nodes of a CUDA graph)",
+    Check(
+        name="numbers-read-back",
+        title="Single values are read back from the GPU",
+        when=f"memcpys to the host are of {MAX_NUMBER_BYTES} bytes at most",
+        text="values read back one by one: {numbers}; they block a thread for {held_ns}, {held_share} of the run",
+        remedy="keep them on the GPU: sum losses there and read them every n steps; use torch.where instead of if",
+        estimate=ESTIMATE,
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls"),
+        find=numbers_read,
+        remedy_elsewhere="keep them on the GPU: read them every n steps, or let the GPU decide (conditional nodes of a CUDA graph)",
     ),
 )
 
@@ -332,15 +331,14 @@ def nearly_full(evidence: Evidence) -> Finding | None:
 
 
 MEMORY_RULES = (
-    Rule(
-        "memory-nearly-full",
-        "GPU memory is nearly full",
-        f"allocated memory exceeds {MIN_FULL:.0%} of the GPU's",
-        "{counter} reaches {peak_bytes}, {memory_share} of the GPU's memory",
-        "use activation checkpointing, mixed precision or smaller batches; with full memory the allocator waits and frees",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("memory", "device memory"),
-        nearly_full,
+    Check(
+        name="memory-nearly-full",
+        title="GPU memory is nearly full",
+        when=f"allocated memory exceeds {MIN_FULL:.0%} of the GPU's",
+        text="{counter} reaches {peak_bytes}, {memory_share} of the GPU's memory",
+        remedy="use activation checkpointing, mixed precision or smaller batches; with full memory the allocator waits and frees",
+        source=TENSORBOARD,
+        needs=("memory", "device memory"),
+        find=nearly_full,
     ),
 )

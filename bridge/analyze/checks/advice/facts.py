@@ -33,7 +33,7 @@ PYTORCH_OP = re.compile(r"aten::|torch|c10|nccl:|ProfilerStep|Optimizer\.|autogr
 
 @dataclass(frozen=True)
 class Evidence:
-    """A capture as rules see it.
+    """A capture as checks see it.
 
     Flags and times are per activity unless noted otherwise; times are in ns.
     """
@@ -42,6 +42,7 @@ class Evidence:
 
     @property
     def capture(self) -> Capture:
+        """The frames as recorded."""
         return self.attributed.capture
 
     @property
@@ -75,6 +76,7 @@ class Evidence:
 
     @cached_property
     def kernels(self) -> Flags:
+        """Whether each activity is a counted kernel."""
         return self.is_kind(frames.KERNEL)
 
     @cached_property

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import SYMPTOM, Advice, LostTime
+from bridge.analyze.checks.advice.rule import Advice, LostTime
+from bridge.analyze.checks.check import SYMPTOM
 from bridge.join.arrays import NONE
 
 MOST_SHARED = 0.5  # of the time of a finding, which others may own

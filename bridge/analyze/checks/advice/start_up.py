@@ -9,7 +9,8 @@ import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
+from bridge.analyze.checks.check import Check
 from bridge.analyze.checks.costs import host_costs
 from bridge.analyze.core.groups import sums, texts
 from bridge.analyze.core.kinds import loads_data
@@ -151,28 +152,26 @@ def paid_once(evidence: Evidence) -> Finding | None:
 
 
 RULES = (
-    Rule(
-        "start-up",
-        "The GPU waits for what happens once: compilation, loading, the first iteration",
-        f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the time from the GPU's first work to its last, idle",
-        "the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
-        "record after the warm-up (bridge.profile(schedule=…), nsys --capture-range); keep compiled code in a cache; run long enough that it does not matter",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("work",),
-        start_up,
+    Check(
+        name="start-up",
+        title="The GPU waits for what happens once: compilation, loading, the first iteration",
+        when=f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the time from the GPU's first work to its last, idle",
+        text="the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
+        remedy="record after the warm-up (bridge.profile(schedule=…), nsys --capture-range); keep compiled code in a cache; run long enough that it does not matter",
+        source=NSIGHT_BRIDGE,
+        needs=("work",),
+        find=start_up,
         certainty=ONCE,
     ),
-    Rule(
-        PAID_ONCE,
-        "The GPU has no work yet, or no more",
-        f"the time before the first work of a GPU and behind the last, without loading of data, is more than {MIN_START_UP:.0%} of the run",
-        "{time_ns}, {run_share} of the run, pass before the first work of a GPU and behind the last; most of it: {cause}, {cause_ns}",
-        "profile this host code (nsys profile --sample=process-tree, py-spy); keep what it makes in a cache; a longer run pays it once, too",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("work",),
-        paid_once,
+    Check(
+        name=PAID_ONCE,
+        title="The GPU has no work yet, or no more",
+        when=f"the time before the first work of a GPU and behind the last, without loading of data, is more than {MIN_START_UP:.0%} of the run",
+        text="{time_ns}, {run_share} of the run, pass before the first work of a GPU and behind the last; most of it: {cause}, {cause_ns}",
+        remedy="profile this host code (nsys profile --sample=process-tree, py-spy); keep what it makes in a cache; a longer run pays it once, too",
+        source=NSIGHT_BRIDGE,
+        needs=("work",),
+        find=paid_once,
         certainty=LITTLE,
     ),
 )

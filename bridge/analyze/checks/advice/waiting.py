@@ -10,14 +10,13 @@ import pandas as pd
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import (
-    NOT_ESTIMATED,
     NSIGHT_BRIDGE,
     TENSORBOARD,
     TORCH_TIDY,
     Finding,
     LostTime,
-    Rule,
 )
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.kinds import is_compilation, is_data_loading
 from bridge.analyze.run.causes.gaps import WORDS
@@ -159,38 +158,38 @@ def _step_at(evidence: Evidence, table: pd.DataFrame, rows: Ints, time: Ints) ->
 
 
 RULES = (
-    Rule(
-        "data-loading",
-        "Training waits for data",
-        f"data loading takes more than {MIN_LOADING:.0%} of the steps, or leaves a GPU idle for more than that of the time from its first work to its last",
-        "a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last",
-        "give DataLoader more workers (num_workers), pin_memory=True and prefetch_factor; decode and augment on the GPU",
-        "the GPU's idle time while data is loaded",
-        TENSORBOARD,
-        ("work", "ops"),
-        waits_for_data,
+    Check(
+        name="data-loading",
+        title="Training waits for data",
+        when=f"data loading takes more than {MIN_LOADING:.0%} of the steps, or leaves a GPU idle for more than that of the time from its first work to its last",
+        text="a thread loads data for {loading_ns}; meanwhile the GPU is idle for {idle_ns}, {idle_share} of the time from its first work to its last",
+        remedy="give DataLoader more workers (num_workers), pin_memory=True and prefetch_factor; decode and augment on the GPU",
+        estimate="the GPU's idle time while data is loaded",
+        source=TENSORBOARD,
+        needs=("work", "ops"),
+        find=waits_for_data,
     ),
-    Rule(
-        "single-process-loader",
-        "The training process loads the data itself",
-        "batches come from a loader without workers",
-        "batches loaded by the training process: {batches}, in {loading_ns}",
-        "use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
-        "the GPU's idle time while data is loaded",
-        TORCH_TIDY,
-        ("work", "ops"),
-        single_process_loader,
+    Check(
+        name="single-process-loader",
+        title="The training process loads the data itself",
+        when="batches come from a loader without workers",
+        text="batches loaded by the training process: {batches}, in {loading_ns}",
+        remedy="use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
+        estimate="the GPU's idle time while data is loaded",
+        source=TORCH_TIDY,
+        needs=("work", "ops"),
+        find=single_process_loader,
     ),
-    Rule(
-        "recompilation",
-        "Recompilation after the first steps",
-        "ops or API calls compile in steps that are neither warm-up nor among the first two",
-        "compilations after the first steps: {compilations}, {compiling_ns} on a thread, in {steps} steps",
-        "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles shows the reasons; load modules before the loop (CUDA_MODULE_LOADING=EAGER)",
-        "the GPU's idle time during compilation",
-        NSIGHT_BRIDGE,
-        ("work", "calls", "steps"),
-        recompilation,
+    Check(
+        name="recompilation",
+        title="Recompilation after the first steps",
+        when="ops or API calls compile in steps that are neither warm-up nor among the first two",
+        text="compilations after the first steps: {compilations}, {compiling_ns} on a thread, in {steps} steps",
+        remedy="keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles shows the reasons; load modules before the loop (CUDA_MODULE_LOADING=EAGER)",
+        estimate="the GPU's idle time during compilation",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "steps"),
+        find=recompilation,
     ),
 )
 
@@ -273,49 +272,46 @@ def stragglers(evidence: Evidence) -> Finding | None:
 
 
 MULTI_GPU_RULES = (
-    Rule(
-        "data-parallel",
-        "DataParallel is used",
-        "DataParallel runs, and work on several GPUs",
-        "calls of DataParallel: {calls}; one process launches the work of {gpus} GPUs",
-        "use DistributedDataParallel, with one process per GPU",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("work", "ops"),
-        data_parallel,
+    Check(
+        name="data-parallel",
+        title="DataParallel is used",
+        when="DataParallel runs, and work on several GPUs",
+        text="calls of DataParallel: {calls}; one process launches the work of {gpus} GPUs",
+        remedy="use DistributedDataParallel, with one process per GPU",
+        source=TENSORBOARD,
+        needs=("work", "ops"),
+        find=data_parallel,
     ),
-    Rule(
-        "slow-backend",
-        "Collectives do not run on NCCL",
-        "collectives of gloo, MPI or UCC run, on compute capability 3.5 or newer",
-        "collectives of another backend: {collectives}; they take {host_ns} on the host",
-        "use init_process_group(backend='nccl')",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("kernels", "ops", "capability"),
-        slow_backend,
+    Check(
+        name="slow-backend",
+        title="Collectives do not run on NCCL",
+        when="collectives of gloo, MPI or UCC run, on compute capability 3.5 or newer",
+        text="collectives of another backend: {collectives}; they take {host_ns} on the host",
+        remedy="use init_process_group(backend='nccl')",
+        source=TENSORBOARD,
+        needs=("kernels", "ops", "capability"),
+        find=slow_backend,
     ),
-    Rule(
-        "exposed-communication",
-        "Exposed communication",
-        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the time from a GPU's first work to its last",
-        "{device} communicates without computing for {exposed_ns}, {exposed_share} of the time from its first work to its last",
-        "overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
-        "at most the computation that does not hide communication yet",
-        NSIGHT_BRIDGE,
-        ("kernels",),
-        exposed_communication,
-        "overlap it with computation: start it earlier, on a separate stream",
+    Check(
+        name="exposed-communication",
+        title="Exposed communication",
+        when=f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the time from a GPU's first work to its last",
+        text="{device} communicates without computing for {exposed_ns}, {exposed_share} of the time from its first work to its last",
+        remedy="overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
+        estimate="at most the computation that does not hide communication yet",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels",),
+        find=exposed_communication,
+        remedy_elsewhere="overlap it with computation: start it earlier, on a separate stream",
     ),
-    Rule(
-        "stragglers",
-        "Ranks wait for a slow rank",
-        f"waiting for other ranks is more than {MIN_WAITING:.0%} of the time of collectives",
-        "waiting for other ranks takes {waiting_share} of collective time, most of it for {straggler}",
-        "find out what takes longer on the slow rank (bridge report REPORT --by rank,op); balance data and layers",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("kernels",),
-        stragglers,
+    Check(
+        name="stragglers",
+        title="Ranks wait for a slow rank",
+        when=f"waiting for other ranks is more than {MIN_WAITING:.0%} of the time of collectives",
+        text="waiting for other ranks takes {waiting_share} of collective time, most of it for {straggler}",
+        remedy="find out what takes longer on the slow rank (bridge report REPORT --by rank,op); balance data and layers",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels",),
+        find=stragglers,
     ),
 )

@@ -5,7 +5,7 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,9 @@ import numpy as np
 
 from bridge.analyze.checks.advice import (
     MIN_SHARE,
+    RULES,
     AdviceReport,
+    RuleCheck,
     advise,
     failed,
     no_work,
@@ -118,14 +120,19 @@ class Summary:
     failures: tuple[Failure, ...] = ()
 
     @classmethod
-    def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
-        """Return the summary of a capture; ``advised`` is its advice if it was computed before.
+    def of(
+        cls,
+        attributed: AttributedCapture,
+        advised: AdviceReport | None = None,
+        rules: Sequence[RuleCheck] = RULES,
+    ) -> Summary:
+        """Return the summary of a capture; ``advised`` is its advice by ``rules`` if it was computed before.
 
         The advice on a large report takes seconds: it is left to `bridge advise`.
         """
         is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
         if is_judged:
-            advised = advised or advise(attributed)
+            advised = advised or advise(attributed, rules)
         accounted, parts = attributed.accounted, Parts.of_run(attributed)
         has_costs = parts is not None and not hides_causes(failures(attributed))
         return cls(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from bridge.analyze.checks.additions import Checks
 from bridge.analyze.checks.advice import advise
 from bridge.analyze.checks.quality import quality as quality_of
 from bridge.analyze.checks.summary import Summary
@@ -29,6 +30,7 @@ from bridge.render.chrome import RENDERERS, chrome
 from bridge.render.page import page as html
 from bridge.render.pftrace import pftrace
 
+BUILT_IN = Checks()
 SIDES = 2  # the maximum number of reports on a page
 
 
@@ -104,17 +106,24 @@ def _check_not_empty(drawn: Timeline, attributed: AttributedCapture, selection: 
         raise ValueError(f"no events in that window; the report lasts {units.time(duration)}")
 
 
-def page(reports: Sequence[AttributedCapture], path: str | Path, *, force: bool = False) -> None:
+def page(
+    reports: Sequence[AttributedCapture],
+    path: str | Path,
+    *,
+    checks: Checks = BUILT_IN,
+    force: bool = False,
+) -> None:
     """Write one HTML page of a report, or of two side by side; the file loads nothing else.
 
-    Raises ValueError for more than two reports, `OutputError` as `trace` does.
+    ``checks`` are those of its advice and of the quality of the capture. Raises ValueError for more
+    than two reports, `OutputError` as `trace` does.
     """
     if not 0 < len(reports) <= SIDES:
         raise ValueError(f"{len(reports)} reports: a page shows one, or two side by side")
     output = Path(path)
     for attributed in reports:
         no_timeline.refuse(attributed.capture, "page")
-    overviews = [_overview(attributed) for attributed in reports]
+    overviews = [_overview(attributed, checks) for attributed in reports]
     compared = _compared(reports, overviews) if len(reports) == SIDES else None
     title = " and ".join(", ".join(data["source"]) for data in overviews) or output.stem
     write(output, html(overviews, title, f"nsight-bridge {VERSION}", compared), force=force)
@@ -127,8 +136,8 @@ def _compared(
     return {**entries, **states(entries, compare(reports[0], reports[1]))}
 
 
-def _overview(attributed: AttributedCapture) -> dict[str, Any]:
-    advised = advise(attributed)
+def _overview(attributed: AttributedCapture, checks: Checks) -> dict[str, Any]:
+    advised = advise(attributed, checks.rules)
     summary = Summary.of(attributed, advised)
     shown = overview(attributed, summary)
     return {
@@ -136,7 +145,7 @@ def _overview(attributed: AttributedCapture) -> dict[str, Any]:
         "short_names": abbreviations(shown["names"]),
         "summary": summary_texts.for_page(summary),
         "advice": advice.for_page(advised),
-        "quality": quality.for_page(quality_of(attributed)),
+        "quality": quality.for_page(quality_of(attributed, checks.reasons)),
     }
 
 

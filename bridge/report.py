@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -33,6 +33,7 @@ from bridge.knowledge.kernels import Rules
 from bridge.knowledge.kernels import rules as kernel_rules
 
 if TYPE_CHECKING:
+    from bridge.analyze.checks.additions import Checks
     from bridge.analyze.checks.advice import AdviceReport
     from bridge.analyze.checks.quality import Quality
     from bridge.analyze.checks.summary import Summary
@@ -236,7 +237,7 @@ class Report:
 
         advised = advice.advise(
             self.attributed,
-            advice.rules_by_name(rules),
+            advice.rules_by_name(rules, lambda: every_check().rules),
             advice.MIN_SHARE if worth is None else worth,
         )
         return notebook.ShownAdvice.of(advised)
@@ -247,7 +248,7 @@ class Report:
         from bridge.analyze.checks.summary import Summary  # tables do not need it
         from bridge.render.notebook import ShownSummary
 
-        return ShownSummary.of_summary(Summary.of(self.attributed))
+        return ShownSummary.of_summary(Summary.of(self.attributed, rules=every_check().rules))
 
     @cached_property
     def use(self) -> Use:
@@ -269,7 +270,7 @@ class Report:
         from bridge.analyze.checks.quality import quality  # tables do not need it
         from bridge.render.notebook import ShownQuality
 
-        return ShownQuality.of(quality(self.attributed))
+        return ShownQuality.of(quality(self.attributed, every_check().reasons))
 
     def __repr__(self) -> str:
         """Return a line with the files, and the number of ranges and activities."""
@@ -389,6 +390,15 @@ class Report:
     def export_chrome_trace(self, path: str | Path, *, force: bool = False) -> None:
         """Write the timeline as `export_trace` does, under the name of PyTorch's profiler."""
         self.export_trace(path, force=force)
+
+
+@cache
+def every_check() -> Checks:
+    """Return the built-in checks and those that installed distributions add: see docs/advise.md."""
+    from bridge.analyze.checks.additions import all_checks  # tables do not need it
+    from bridge.knowledge.entry_points import RULES, load_entry_points
+
+    return all_checks(load_entry_points(RULES))
 
 
 def join(capture: Capture, options: AttributionOptions = DEFAULT) -> Report:

@@ -52,7 +52,7 @@ FILE_CALLS = {
         "memmap",
     ),
     *("load", "save", "loadtxt", "genfromtxt", "read_csv", "read_sql", "read_json", "to_csv"),
-    *("import_module", "__import__", "resolve_name", "connect", "urlopen"),
+    *("import_module", "__import__", "resolve_name", "load_entry_points", "connect", "urlopen"),
 }
 # A renderer computes nothing; these modules lay out bytes, for which they count offsets and number names.
 COMPUTATIONS = set(
@@ -357,6 +357,7 @@ def test_an_import_of_the_folder_of_importers_is_found():
         "values = np.load('x.npy')",
         "sql = importlib.import_module('sqlite3')",
         "sql = __import__('sqlite3')",
+        "added = load_entry_points(RULES)",
     ],
 )
 def test_an_opened_file_is_found(code):

@@ -117,11 +117,12 @@ def _diagnosis(report: Report, advised: AdviceReport) -> str:
 
 
 def _list() -> Listing:
-    from bridge.analyze.checks.advice import RULES
     from bridge.render import advice
+    from bridge.report import every_check
 
-    rows = [{"name": rule.name, "meaning": rule.when} for rule in RULES]
-    return Listing(listing.RULES, rows, advice.as_list(RULES))
+    rules = every_check().rules
+    rows = [{"name": rule.name, "meaning": rule.when} for rule in rules]
+    return Listing(listing.RULES, rows, advice.as_list(rules))
 
 
 def _text(advised: AdviceReport, form: str, rows: int, *, to_terminal: bool) -> str:

@@ -71,6 +71,8 @@ def write_page(
     details = {*ADVICE_DETAILS, *QUALITY_DETAILS, *SOURCE_DETAILS, "memory", "metrics"}
     values = [options.load(replace(source, reports=side, ncu=ncu), details) for side in sides]
     from bridge import exports
+    from bridge.report import every_check
 
     with doing(f"writing {output}"):
-        exports.page([report.attributed for report in values], output, force=force)
+        attributed = [report.attributed for report in values]
+        exports.page(attributed, output, checks=every_check(), force=force)

@@ -15,7 +15,7 @@ from bridge.render import table as tables
 from bridge.render.table import Look
 
 if TYPE_CHECKING:
-    from bridge.analyze.checks.advice import Advice, AdviceReport, NotJudged, Rule
+    from bridge.analyze.checks.advice import Advice, AdviceReport, NotJudged, RuleCheck
 
 FORMAT = "bridge.advice/1"
 INDENT = "   "
@@ -172,7 +172,7 @@ def records(table: pd.DataFrame) -> list[Mapping[str, Any]]:
     return [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def as_list(rules: tuple[Rule, ...]) -> str:
+def as_list(rules: tuple[RuleCheck, ...]) -> str:
     """Return a line per rule: its name, and when it applies."""
     width = max(len(rule.name) for rule in rules)
     return "".join(f"{rule.name:<{width}}  {rule.when}\n" for rule in rules)

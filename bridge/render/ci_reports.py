@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from bridge.analyze.checks.advice import RULES, Advice, AdviceReport, NotJudged
+from bridge.analyze.checks.advice import RULES, Advice, AdviceReport, NotJudged, RuleCheck
 from bridge.analyze.checks.advice.places import Place
 from bridge.analyze.compare.gates import Verdict
 from bridge.knowledge.package import VERSION
@@ -62,9 +62,9 @@ def as_sarif(advised: AdviceReport, rows: int, root: str = "") -> str:
     its logical location is the op with most of it. Files below the folder ``root`` are relative to it.
     """
     run: dict[str, Any] = {
-        "tool": {"driver": _driver()},
+        "tool": {"driver": _driver(_rules(advised))},
         "artifacts": [{"location": {"uri": _uri(name)}} for name in advised.source],
-        "results": [_result(advice, advised.source, rows, root) for advice in advised.advice],
+        "results": [_result(advice, advised, rows, root) for advice in advised.advice],
         "invocations": [
             {
                 "executionSuccessful": True,
@@ -80,7 +80,14 @@ def as_sarif(advised: AdviceReport, rows: int, root: str = "") -> str:
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
-def _driver() -> dict[str, Any]:
+def _rules(advised: AdviceReport) -> list[RuleCheck]:
+    """Return the built-in rules, and others that the report names."""
+    found = [advice.rule for advice in advised.advice]
+    rules = (*RULES, *found, *(one.rule for one in advised.not_judged))
+    return list({rule.name: rule for rule in rules}.values())
+
+
+def _driver(rules: Sequence[RuleCheck]) -> dict[str, Any]:
     return {
         "name": "nsight-bridge",
         "version": VERSION,
@@ -92,19 +99,19 @@ def _driver() -> dict[str, Any]:
                 "help": {"text": rule.remedy},
                 "properties": {"source": rule.source, "estimate": rule.estimate},
             }
-            for rule in RULES
+            for rule in rules
         ],
     }
 
 
-def _result(advice: Advice, source: tuple[str, ...], rows: int, root: str) -> dict[str, Any]:
+def _result(advice: Advice, advised: AdviceReport, rows: int, root: str) -> dict[str, Any]:
     finding = advice.finding
     text = ". ".join(filter(None, (sentence(advice), worth(advice), remedy(advice))))
-    report = _location(advice, source)
+    report = _location(advice, advised.source)
     of_code = {} if advice.place is None else {"relatedLocations": [{"id": 0, **report}]}
     return {
         "ruleId": advice.rule.name,
-        "ruleIndex": [rule.name for rule in RULES].index(advice.rule.name),
+        "ruleIndex": [rule.name for rule in _rules(advised)].index(advice.rule.name),
         "level": "warning" if advice.share >= LARGE else "note",
         "message": {"text": f"{advice.rule.title}: {text}"},
         "locations": [_location_in_code(advice.place, report, root)] if advice.place else [report],

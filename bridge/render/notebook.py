@@ -156,7 +156,7 @@ class ShownQuality(Quality):
         """Return the score, the reasons and the profiler's overhead as HTML."""
         reasons = "".join(
             f"<li><b>{'' if self.score is None else f'−{deduction.cost} '}{text(deduction.reason.name)}</b>"
-            f"{''.join(paragraphs((quality.sentence(deduction), f'→ {deduction.reason.remedy}')))}</li>"
+            f"{''.join(paragraphs((quality.sentence(deduction), f'→ {quality.remedy(deduction)}')))}</li>"
             for deduction in self.reasons
         )
         parts = [*paragraphs([quality.head(self)]), f"<ul>{reasons}</ul>"]

@@ -21,7 +21,13 @@ OVERHEAD = "Overhead of the profiler; only what falls into the work of the progr
 
 def sentence(deduction: Deduction) -> str:
     """Return what was measured, with its figures."""
-    return advice.with_figures(deduction.measured.text, deduction.measured.figures)
+    measured = deduction.measured
+    return advice.with_figures(measured.text or deduction.reason.text, measured.figures)
+
+
+def remedy(deduction: Deduction) -> str:
+    """Return what to do."""
+    return advice.with_figures(deduction.remedy, deduction.measured.figures)
 
 
 def line(quality: Quality) -> str:
@@ -78,7 +84,7 @@ def for_terminal(quality: Quality, look: Look) -> str:
         lines = (
             f"{points}{deduction.reason.name}",
             f"{INDENT}{sentence(deduction)}",
-            f"{INDENT}→ {deduction.reason.remedy}",
+            f"{INDENT}→ {remedy(deduction)}",
         )
         parts.append("".join(f"{text}\n" for text in lines))
     if len(quality.overhead):
@@ -95,7 +101,7 @@ def as_markdown(quality: Quality) -> str:
         is_rated = quality.score is not None
         rows = "".join(
             f"| {f'{deduction.cost} | ' if is_rated else ''}`{deduction.reason.name}` "
-            f"| {tables.escaped(sentence(deduction))} | {tables.escaped(deduction.reason.remedy)} |\n"
+            f"| {tables.escaped(sentence(deduction))} | {tables.escaped(remedy(deduction))} |\n"
             for deduction in quality.reasons
         )
         points, line = ("points | ", "---: | ") if is_rated else ("", "")
@@ -118,10 +124,10 @@ def as_json(quality: Quality) -> str:
                 "reason": deduction.reason.name,
                 "cost": None if quality.score is None else deduction.cost,
                 "value": deduction.measured.value,
-                "unit": deduction.reason.unit,
+                "unit": deduction.unit,
                 "text": sentence(deduction),
                 "figures": dict(deduction.measured.figures),
-                "remedy": deduction.reason.remedy,
+                "remedy": remedy(deduction),
             }
             for deduction in quality.reasons
         ],

@@ -10,7 +10,7 @@ import bridge
 from advice.rules import FIRES, gap, warming, with_graphs
 from advice.story import US, Story
 from bridge.analyze.checks.advice import RULES
-from bridge.analyze.checks.advice.rule import SYMPTOM
+from bridge.analyze.checks.check import SYMPTOM
 
 SYMPTOMS = {rule.name for rule in RULES if rule.certainty == SYMPTOM}
 

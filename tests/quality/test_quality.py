@@ -8,6 +8,7 @@ import sqlite3
 import tomllib
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -253,13 +254,14 @@ def test_diagnostics_are_texts_or_ids(column, tmp_path):
 
 @pytest.mark.parametrize("reason", REASONS, ids=lambda reason: reason.name)
 def test_points_grow_with_the_measure(reason):
-    low, high = sorted((reason.free, reason.full))
+    scale = reason.scale
+    low, high = sorted((scale.free, scale.full))
     path = [low + (high - low) * n / 50 for n in range(51)]
-    found = [reason.cost(value) for value in path]
-    found = found if reason.full > reason.free else found[::-1]
+    found = [scale.cost(value) for value in path]
+    found = found if scale.full > scale.free else found[::-1]
     assert found == sorted(found)
-    assert (found[0], found[-1]) == (0, reason.points)
-    assert reason.cost(reason.full * 9 + 9 if reason.full else -1) == reason.points
+    assert (found[0], found[-1]) == (0, scale.points)
+    assert scale.cost(scale.full * 9 + 9 if scale.full else -1) == scale.points
 
 
 EVENTS = st.lists(
@@ -468,8 +470,9 @@ def amount(unit: str, value: float) -> str:
 
 def test_the_docs_list_all_reasons_as_they_are():
     for r in REASONS:
-        limits = f"{amount(r.unit, r.free)} | {amount(r.unit, r.full)} | {r.points}"
-        assert f"| `{r.name}` | {r.measures} | {limits} | {r.remedy} |\n" in PAGE
+        unit, free, full, points = astuple(r.scale)
+        limits = f"{amount(unit, free)} | {amount(unit, full)} | {points}"
+        assert f"| `{r.name}` | {r.title} | {limits} | {r.remedy} |\n" in PAGE
     listed = PAGE.partition("## The reasons")[2]
     assert listed.count("\n| `") == len(REASONS)
 

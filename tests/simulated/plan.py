@@ -112,11 +112,11 @@ class Plan:
 
 
 FORWARD_OPS = (
-    ("aten::linear", "sgemm_128x64_nn"),
+    ("aten::linear", "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn"),
     ("aten::scaled_dot_product_attention", "flash_fwd_kernel"),
     ("aten::layer_norm", "vectorized_layer_norm_kernel"),
     ("aten::gelu", "vectorized_elementwise_kernel"),
-    ("aten::conv2d", "implicit_convolve_sgemm"),
+    ("aten::conv2d", "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"),
     ("aten::softmax", "softmax_warp_forward"),
 )
 PLAIN_OPS = (

@@ -5,7 +5,7 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from bridge.analyze.checks.advice import (
     MIN_SHARE,
+    RULES,
     AdviceReport,
+    RuleCheck,
     advise,
     failed,
     no_work,
-    start_up,
 )
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import Failure, as_dicts, failures, from_dicts, hides_causes
@@ -118,14 +119,19 @@ class Summary:
     failures: tuple[Failure, ...] = ()
 
     @classmethod
-    def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
-        """Return the summary of a capture; ``advised`` is its advice if it was computed before.
+    def of(
+        cls,
+        attributed: AttributedCapture,
+        advised: AdviceReport | None = None,
+        rules: Sequence[RuleCheck] = RULES,
+    ) -> Summary:
+        """Return the summary of a capture; ``advised`` is its advice by ``rules`` if it was computed before.
 
         The advice on a large report takes seconds: it is left to `bridge advise`.
         """
         is_judged = advised is not None or len(attributed.capture.activities) <= MAX_JUDGED
         if is_judged:
-            advised = advised or advise(attributed)
+            advised = advised or advise(attributed, rules)
         accounted, parts = attributed.accounted, Parts.of_run(attributed)
         has_costs = parts is not None and not hides_causes(failures(attributed))
         return cls(
@@ -265,14 +271,11 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
     told = (*no_work.ALONE, failed.NAME)  # among failures, or by the use of GPUs
     others = [one for one in advised.advice if one.rule.name not in told]
-    # What is paid once is among the costs: other advice says more.
-    others.sort(key=lambda one: one.rule.name == start_up.PAID_ONCE)
     if not others:
         return None
     first = others[0]
     rule, figures = first.rule, dict(first.finding.figures)
     least = MIN_SHARE * advised.wall_ns
-    said = (rule.name, start_up.PAID_ONCE)
-    worth = (one for one in others[1:] if one.rule.name not in said and one.expected_ns >= least)
+    worth = (one for one in others[1:] if one.rule.name != rule.name and one.expected_ns >= least)
     following = next((one.rule.title for one in worth), "")
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)

@@ -83,6 +83,24 @@ def system_points(run: Run, calls: Flags) -> Ints:
 # -- Work
 
 
+def without_process(run: Run, places: Ints) -> Change:
+    """Let the work of a process take no time, and no other work on its GPU wait for it."""
+    is_gone = np.zeros(len(run.work.row) + 1, bool)
+    is_gone[places] = True
+    points = run.device.ruled
+    waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
+    process = np.append(run.work.column("process"), NONE)
+    points = points[(process[waiting] != process[awaited]) & (is_gone[waiting] | is_gone[awaited])]
+    gone = without_work(run, places)
+
+    def change(draft: Draft) -> None:
+        gone(draft)
+        draft.cut(points)
+        draft.remove(points)
+
+    return change
+
+
 def work_places(run: Run, activities: Flags) -> Ints:
     """Return the places in `Work` of some activities with valid times."""
     return np.flatnonzero(activities[run.work.row])
@@ -95,7 +113,7 @@ def faster_work(run: Run, places: Ints, factor: float | Ints) -> Change:
 
     def change(draft: Draft) -> None:
         if is_time:
-            draft.delay[ends] = np.minimum(draft.delay[ends], factor)
+            draft.limit(ends, factor)
         else:
             draft.scale(ends, factor)
 
@@ -130,11 +148,13 @@ def as_graph(run: Run, places: Ints) -> Change:
     launches[run.work.launch[places][run.work.launch[places] != NONE]] = True
     points = call_points(run, launches)
     code = code_between(run, launches)
+    usual = 2 * int(np.median(run.graph.delay[points])) if len(points) else 0
+    gone = np.minimum(run.graph.delay[points], usual) - NODE_LAUNCH_NS
 
     def change(draft: Draft) -> None:
-        draft.delay[points] = np.minimum(draft.delay[points], NODE_LAUNCH_NS)
+        draft.shorten(points, np.maximum(gone, 0))
         draft.remove(code)
-        draft.delay[starts] = np.minimum(draft.delay[starts], NODE_GAP_NS)
+        draft.limit(starts, NODE_GAP_NS)
 
     return change
 
@@ -168,7 +188,7 @@ def hidden(run: Run, activities: Flags) -> Change:
     factor = left[lane_of[places]]
 
     def change(draft: Draft) -> None:
-        draft.delay[ends] = np.rint(draft.delay[ends] * factor).astype(np.int64)
+        draft.scale(ends, factor)
         draft.remove(run.device.start[places])
 
     return change
@@ -188,7 +208,7 @@ __all__ = [
     "under",
     "without_calls",
     "without_default_stream",
+    "without_process",
     "without_work",
     "work_places",
 ]
-

@@ -5,8 +5,8 @@ docs/advise.md lists the rules. A rule without the data that it needs says what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from bridge.analyze.checks.advice import (
     compute,
@@ -21,7 +21,7 @@ from bridge.analyze.checks.advice import (
     waiting,
 )
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.needs import NEEDS, ON_GPU, TIMELINE, WORK
+from bridge.analyze.checks.advice.needs import WORK, Recorded
 from bridge.analyze.checks.advice.places import place_of
 from bridge.analyze.checks.advice.ranking import Estimator, Savings, by_cause, in_order, savings
 from bridge.analyze.checks.advice.rule import (
@@ -31,7 +31,7 @@ from bridge.analyze.checks.advice.rule import (
     Advice,
     Finding,
     NotJudged,
-    Rule,
+    RuleCheck,
 )
 from bridge.analyze.checks.failures import Failure, failures, hides_causes
 from bridge.analyze.core import no_timeline
@@ -41,7 +41,7 @@ from bridge.knowledge.suggestions import unknown_name
 # -- All rules, in order of listing
 
 
-RULES = (
+RULES: tuple[RuleCheck, ...] = (
     *failed.RULES,
     *no_work.RULES,
     *host.RULES,
@@ -78,7 +78,7 @@ class AdviceReport:
     wall_ns: int
     advice: tuple[Advice, ...]
     small: tuple[Advice, ...]
-    passed: tuple[Rule, ...]
+    passed: tuple[RuleCheck, ...]
     not_judged: tuple[NotJudged, ...]
     timeline: bool = True
     gpus: int = 1
@@ -86,30 +86,26 @@ class AdviceReport:
     has_work: bool = True
     is_part: bool = False
     failures: tuple[Failure, ...] = ()
-    savings: Savings = Savings()
+    savings: Savings = field(default_factory=Savings)
 
 
 def advise(
-    attributed: AttributedCapture, rules: Sequence[Rule] = RULES, worth: float = MIN_SHARE
+    attributed: AttributedCapture, rules: Sequence[RuleCheck] = RULES, worth: float = MIN_SHARE
 ) -> AdviceReport:
     """Apply rules to a capture; ``worth`` is the share of the run from which advice is listed.
 
-    Of several rules that tell of one cause the first is listed, unless the rules were chosen.
+    Of several rules that tell of one cause the first is listed, unless only some of `RULES` are applied.
     """
     evidence = Evidence(attributed)
+    recorded = Recorded(evidence)
     estimator = Estimator(evidence) if evidence.has_graph else None
-    timeline = no_timeline.has_timeline(attributed.capture)
-    is_met = {name: need.is_met(evidence) for name, need in NEEDS.items()}
     values: list[Advice] = []
-    passed: list[Rule] = []
+    passed: list[RuleCheck] = []
     not_judged: list[NotJudged] = []
     for rule in rules:
-        missing = _missing(rule, is_met)
-        if rule.timeline and not timeline:
-            not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
-        elif missing is not None:
-            not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))
-        elif findings := _findings(rule, evidence, estimator, worth):
+        if need := recorded.lacks(rule):
+            not_judged.append(NotJudged(rule, need.missing, need.record))
+        elif findings := _findings(rule, evidence, estimator):
             values += findings
         else:
             passed.append(rule)
@@ -119,7 +115,7 @@ def advise(
         values = [one for one in values if one.rule.is_first or one.rule.name in no_work.ALONE]
     small = [advice for advice in values if 0 <= advice.share < worth]
     listed = [advice for advice in values if not 0 <= advice.share < worth]
-    is_all = all(rule in rules for rule in RULES) and estimator is not None
+    is_all = all(rule in rules for rule in RULES)
     listed = by_cause(listed, estimator) if is_all and estimator else in_order(listed)
     listed = [replace(one, place=place_of(attributed, one.finding.evidence)) for one in listed]
     return AdviceReport(
@@ -129,27 +125,17 @@ def advise(
         small=tuple(small),
         passed=tuple(passed),
         not_judged=tuple(not_judged),
-        timeline=timeline,
+        timeline=no_timeline.has_timeline(attributed.capture),
         gpus=max(1, len(evidence.gpus)),
         ranges=len(evidence.capture.ranges),
-        has_work=is_met[WORK] and not only,
+        has_work=recorded.has(WORK) and not only,
         is_part=attributed.selection is not None and not only,
         failures=failed_or_lost,
         savings=savings(listed, estimator) if estimator else Savings(),
     )
 
 
-def _missing(rule: Rule, is_met: Mapping[str, bool]) -> str | None:
-    """Return the first need of a rule that is not met; without work on a GPU that is the reason for all of them."""
-    unmet = [name for name in rule.needs if not is_met[name]]
-    if not is_met[WORK] and not ON_GPU.isdisjoint(unmet):
-        return WORK
-    return next(iter(unmet), None)
-
-
-def _findings(
-    rule: Rule, evidence: Evidence, estimator: Estimator | None, worth: float
-) -> list[Advice]:
+def _findings(rule: RuleCheck, evidence: Evidence, estimator: Estimator | None) -> list[Advice]:
     """Return the advice of a rule, which may have several findings; those that save nothing are none."""
     result = rule.find(evidence)
     findings = [result] if isinstance(result, Finding) else list(result or ())
@@ -158,24 +144,28 @@ def _findings(
         findings = [one for one in findings if one.ceiling_ns != 0]
     bounded = [_bounded(finding, evidence.wall_ns) for finding in findings]
     whole = RUN if no_timeline.has_timeline(evidence.capture) else KERNEL_TIME
-    elsewhere = rule.remedy_elsewhere and not evidence.uses_pytorch
-    remedy = rule.remedy_elsewhere if elsewhere else rule.remedy
+    remedy = rule.remedy_in(pytorch=evidence.uses_pytorch)
     return [
         Advice(rule, finding, _share(finding, evidence.wall_ns), whole, remedy)
         for finding in bounded
     ]
 
 
-def rules_by_name(names: Sequence[str]) -> tuple[Rule, ...]:
+def rules_by_name(
+    names: Sequence[str], every: Callable[[], tuple[RuleCheck, ...]] = lambda: RULES
+) -> tuple[RuleCheck, ...]:
     """Return the rules with these names, all if there are none.
 
-    Raises ValueError with a message for the user if there is no such rule.
+    ``every`` returns all rules, and is asked only if `RULES` are not enough. Raises ValueError with a message for
+    the user if there is no such rule.
     """
     rules = {rule.name: rule for rule in RULES}
+    if not names or not rules.keys() >= {*names}:
+        rules = {rule.name: rule for rule in every()}
     wrong = next((name for name in names if name not in rules), None)
     if wrong is not None:
         raise ValueError(unknown_name("rule", wrong, rules, "bridge advise --list"))
-    return tuple(rules[name] for name in names) or RULES
+    return tuple(rules[name] for name in names or rules)
 
 
 def _bounded(finding: Finding, wall_ns: int) -> Finding:
@@ -196,7 +186,7 @@ __all__ = [
     "AdviceReport",
     "Finding",
     "NotJudged",
-    "Rule",
+    "RuleCheck",
     "advise",
     "rules_by_name",
 ]

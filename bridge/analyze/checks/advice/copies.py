@@ -11,13 +11,12 @@ import numpy as np
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import (
-    NOT_ESTIMATED,
     NSIGHT_BRIDGE,
     NSYS,
     TENSORBOARD,
     Finding,
-    Rule,
 )
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.kinds import BLOCKING, COPYING, calls_matching
 from bridge.analyze.run import interventions
@@ -26,14 +25,21 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 SYNC_FILL = re.compile(r"cu(?:da)?Memset(?!\w*Async)\w*")
-NAMED_NEED = re.compile(r".*(?:is_nonzero|converge|decide|condition|branch|stop|early|bool).*", re.IGNORECASE)
+NAMED_NEED = re.compile(
+    r".*(?:is_nonzero|converge|decide|condition|branch|stop|early|bool).*", re.IGNORECASE
+)
 PAGEABLE, PINNED = (frames.MEMORY_KINDS.index(kind) for kind in ("pageable", "pinned"))
 TO_DEVICE, TO_HOST = 1, 2  # copy kinds of nsys
 MANAGED = (11, 12)  # copy kinds of pages that move by themselves
-PINNED_BYTES_PER_NS = 12.0  # of pinned memory over PCIe 3.0 x16, as NVIDIA's bandwidthTest measures it
+PINNED_BYTES_PER_NS = (
+    12.0  # of pinned memory over PCIe 3.0 x16, as NVIDIA's bandwidthTest measures it
+)
 MAX_NUMBER_BYTES = 16  # bytes of a value that a program may read to decide
 KEPT = 20  # of so many values that are read back one is
-SMALL_BYTES, MANY = 65_536, 10  # copies that could be packed: how large, and how many in one call of an op
+SMALL_BYTES, MANY = (
+    65_536,
+    10,
+)  # copies that could be packed: how large, and how many in one call of an op
 MOST = 4  # groups of waits that are looked at
 CALL_NS = 8_000  # an asynchronous copy takes at most on the host
 
@@ -91,9 +97,16 @@ def synchronizations(evidence: Evidence) -> Iterator[Finding]:
             "call": _name(evidence, group),
             "waits": len(group),
             "waited_ns": int((work.call_end - work.call_start)[group].sum()),
-            "needed": "; the program copies to the host before: only if the values are not needed at once" if is_needed else "",
+            "needed": "; the program copies to the host before: only if the values are not needed at once"
+            if is_needed
+            else "",
         }
-        yield Finding(figures, rule.call_table(evidence, group), change=None if is_needed else change, limit=change)
+        yield Finding(
+            figures,
+            rule.call_table(evidence, group),
+            change=None if is_needed else change,
+            limit=change,
+        )
 
 
 def _name(evidence: Evidence, calls: Ints) -> str:
@@ -123,7 +136,9 @@ def numbers_read(evidence: Evidence) -> Iterator[Finding]:
     """Yield single numbers that the host reads back, for which it waits for the device, by call and op."""
     table, launch = evidence.capture.activities, evidence.attributed.attribution.launch
     size = frames.ints(table, "bytes")
-    is_small = (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
+    is_small = (
+        (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
+    )
     rows = np.flatnonzero(evidence.is_kind(frames.MEMCPY) & is_small & (launch != NONE))
     copying, following = _after_copies(evidence)
     wait_of = np.full(len(evidence.call_time), NONE)
@@ -145,7 +160,9 @@ def numbers_read(evidence: Evidence) -> Iterator[Finding]:
             "numbers": len(group),
             "in_op": f" in {op}" if op else "",
             "held_ns": int(evidence.call_time[both].sum()),
-            "needed": "; the name says that it decides what follows" if NAMED_NEED.fullmatch(op) else "",
+            "needed": "; the name says that it decides what follows"
+            if NAMED_NEED.fullmatch(op)
+            else "",
         }
         change = interventions.together((calls_change, _removing(ends[gone])))
         limit = interventions.together((all_change, _removing(ends)))
@@ -161,7 +178,9 @@ def _removing(points: Ints) -> Change:
 
 
 def _kinds(evidence: Evidence) -> tuple[Ints, Ints]:
-    return tuple(frames.ints(evidence.capture.activities, c) for c in ("source_kind", "target_kind"))  # type: ignore[return-value]
+    return tuple(
+        frames.ints(evidence.capture.activities, c) for c in ("source_kind", "target_kind")
+    )  # type: ignore[return-value]
 
 
 def _copies(evidence: Evidence, *, pageable: bool) -> Flags:
@@ -174,7 +193,9 @@ def _copies(evidence: Evidence, *, pageable: bool) -> Flags:
 def pageable_copies(evidence: Evidence) -> Iterator[Finding]:
     """Yield copies of pageable memory, which the host stages: they could be of pinned memory, and asynchronous."""
     run, launch = evidence.run, evidence.attributed.attribution.launch
-    rows = np.flatnonzero(_copies(evidence, pageable=True) & (launch != NONE) & (run.work.place != NONE))
+    rows = np.flatnonzero(
+        _copies(evidence, pageable=True) & (launch != NONE) & (run.work.place != NONE)
+    )
     once = ~evidence.in_iterations(run.device.end[run.work.place[rows]])
     for is_once in (False, True):
         part = rows[once == is_once]
@@ -186,17 +207,21 @@ def _as_pinned(evidence: Evidence, rows: Ints, *, once: bool) -> Finding:
     run, launch = evidence.run, evidence.attributed.attribution.launch
     size = np.maximum(frames.ints(evidence.capture.activities, "bytes")[rows], 0)
     direction = frames.ints(evidence.capture.activities, "copy_kind")[rows]
-    rate = np.array([*(_pinned_rate(evidence, kind) for kind in range(TO_HOST + 1)), PINNED_BYTES_PER_NS])
-    pinned = np.minimum(evidence.time[rows], (size / rate[np.clip(direction, 0, 3)]).astype(np.int64) + 1_200)
+    rate = np.array(
+        [*(_pinned_rate(evidence, kind) for kind in range(TO_HOST + 1)), PINNED_BYTES_PER_NS]
+    )
+    pinned = np.minimum(
+        evidence.time[rows], (size / rate[np.clip(direction, 0, 3)]).astype(np.int64) + 1_200
+    )
     ends = run.device.end[run.work.place[rows]]
     calls = np.zeros(len(run.work.call_start), bool)
     calls[launch[rows][direction == TO_DEVICE]] = True
     points = interventions.call_points(run, calls)
 
     def change(draft: Draft) -> None:
-        draft.delay[ends] = np.minimum(draft.delay[ends], pinned)
+        draft.limit(ends, pinned)
         draft.cut(points)
-        draft.delay[points] = np.minimum(draft.delay[points], CALL_NS)
+        draft.limit(points, CALL_NS)
 
     def limit(draft: Draft) -> None:
         change(draft)
@@ -251,11 +276,17 @@ def blocking_copies(evidence: Evidence) -> Finding | None:
 
     def change(draft: Draft) -> None:
         draft.cut(points)
-        draft.delay[points] = np.minimum(draft.delay[points], CALL_NS)
+        draft.limit(points, CALL_NS)
         hide(draft)
 
-    total = evidence.max_over_threads(evidence.attributed.attribution.stack[both], evidence.call_time[both])
-    figures = {"calls": len(calls), "held_ns": total, "held_share": total / max(1, evidence.wall_ns)}
+    total = evidence.max_over_threads(
+        evidence.attributed.attribution.stack[both], evidence.call_time[both]
+    )
+    figures = {
+        "calls": len(calls),
+        "held_ns": total,
+        "held_share": total / max(1, evidence.wall_ns),
+    }
     return Finding(figures, rule.call_table(evidence, both), change=change)
 
 
@@ -264,12 +295,20 @@ def blocking_fills(evidence: Evidence) -> Finding | None:
     calls = _in_iterations(evidence, np.flatnonzero(evidence.calls_matching(SYNC_FILL)))
     if not len(calls):
         return None
-    total = evidence.max_over_threads(evidence.attributed.attribution.stack[calls], evidence.call_time[calls])
-    figures = {"calls": len(calls), "held_ns": total, "held_share": total / max(1, evidence.wall_ns)}
+    total = evidence.max_over_threads(
+        evidence.attributed.attribution.stack[calls], evidence.call_time[calls]
+    )
+    figures = {
+        "calls": len(calls),
+        "held_ns": total,
+        "held_share": total / max(1, evidence.wall_ns),
+    }
     mask = np.zeros(len(evidence.call_time), bool)
     mask[calls] = True
     points = interventions.call_points(evidence.run, mask)
-    return Finding(figures, rule.call_table(evidence, calls), change=lambda draft: draft.cut(points))
+    return Finding(
+        figures, rule.call_table(evidence, calls), change=lambda draft: draft.cut(points)
+    )
 
 
 def small_copies(evidence: Evidence) -> Finding | None:
@@ -277,7 +316,11 @@ def small_copies(evidence: Evidence) -> Finding | None:
     run, attribution = evidence.run, evidence.attributed.attribution
     size = frames.ints(evidence.capture.activities, "bytes")
     kind = frames.ints(evidence.capture.activities, "copy_kind")
-    small = evidence.is_kind(frames.MEMCPY) & (size <= SMALL_BYTES) & np.isin(kind, (TO_DEVICE, TO_HOST))
+    small = (
+        evidence.is_kind(frames.MEMCPY)
+        & (size <= SMALL_BYTES)
+        & np.isin(kind, (TO_DEVICE, TO_HOST))
+    )
     rows = np.flatnonzero(small & (attribution.launch != NONE) & (run.work.place != NONE))
     if not len(rows):
         return None
@@ -285,7 +328,11 @@ def small_copies(evidence: Evidence) -> Finding | None:
     node = attribution.node[rows]
     change_of = np.ones(len(rows), bool)
     place = run.work.place[rows]
-    change_of[1:] = (place[1:] != place[:-1] + 1) | (node[1:] != node[:-1]) | (kind[rows][1:] != kind[rows][:-1])
+    change_of[1:] = (
+        (place[1:] != place[:-1] + 1)
+        | (node[1:] != node[:-1])
+        | (kind[rows][1:] != kind[rows][:-1])
+    )
     group = np.cumsum(change_of) - 1
     many = np.bincount(group) >= MANY
     rows, change_of = rows[many[group]], change_of[many[group]]
@@ -308,7 +355,7 @@ def _packed(evidence: Evidence, rows: Ints, is_first: Flags) -> Finding:
     share = 1 / max(1.0, len(rows) / max(1, int(is_first.sum())))
 
     def change(draft: Draft) -> None:
-        draft.delay[ends] = np.minimum(draft.delay[ends], moving)
+        draft.limit(ends, moving)
         draft.remove(starts)
         draft.remove(points)
         draft.scale(code, share)
@@ -336,7 +383,10 @@ def page_faults(evidence: Evidence) -> Finding | None:
     kernels = kernels[order_by(run.gpu_of_place[kernels], work.start[kernels])]
     gpu, start = run.gpu_of_place, work.start
     key = start[kernels] + (gpu[kernels] * (int(work.end.max()) + 1))
-    at = np.searchsorted(key, start[pages] + gpu[pages] * (int(work.end.max()) + 1), side="right") - 1
+    at = (
+        np.searchsorted(key, start[pages] + gpu[pages] * (int(work.end.max()) + 1), side="right")
+        - 1
+    )
     kernel = kernels[np.maximum(at, 0)]
     inside = (at >= 0) & (gpu[kernel] == gpu[pages]) & (work.end[pages] <= work.end[kernel])
     pages, kernel = pages[inside], kernel[inside]
@@ -350,7 +400,9 @@ def page_faults(evidence: Evidence) -> Finding | None:
     size = sums(group, np.maximum(work.column("bytes")[pages], 0), len(first))
     slow = kernel[first]
     length = work.end[slow] - work.start[slow]
-    faster = np.clip(length - (high - low) + (size / PINNED_BYTES_PER_NS).astype(np.int64), 0, length)
+    faster = np.clip(
+        length - (high - low) + (size / PINNED_BYTES_PER_NS).astype(np.int64), 0, length
+    )
     ends = run.device.end[slow]
     rows = work.row[slow]
     figures = {
@@ -361,7 +413,7 @@ def page_faults(evidence: Evidence) -> Finding | None:
     }
 
     def change(draft: Draft) -> None:
-        draft.delay[ends] = np.minimum(draft.delay[ends], faster)
+        draft.limit(ends, faster)
 
     return Finding(
         figures, rule.activity_table(evidence, rows), change=change, limit=_removing(ends)
@@ -371,86 +423,86 @@ def page_faults(evidence: Evidence) -> Finding | None:
 ESTIMATE = "the run without these waits"
 
 RULES = (
-    Rule(
-        "pageable-memcpys",
-        "Memcpys use pageable memory",
-        "a memcpy is from or to pageable memory of the host",
-        "memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
-        "pin host memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc in C++",
-        "the run if the same bytes moved as fast as pinned memory (in the report, else 12 GB/s), and the host did not stage them",
-        NSYS,
-        ("calls", "memory kinds", "graph"),
-        pageable_copies,
-        "pin host memory: cudaHostAlloc, or cudaHostRegister for memory that is there already",
+    Check(
+        name="pageable-memcpys",
+        title="Memcpys use pageable memory",
+        when="a memcpy is from or to pageable memory of the host",
+        text="memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
+        remedy="pin host memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc in C++",
+        estimate="the run if the same bytes moved as fast as pinned memory (in the report, else 12 GB/s), and the host did not stage them",
+        source=NSYS,
+        needs=("calls", "memory kinds", "graph"),
+        find=pageable_copies,
+        remedy_elsewhere="pin host memory: cudaHostAlloc, or cudaHostRegister for memory that is there already",
     ),
-    Rule(
-        "synchronous-memcpys",
-        "The host waits for memcpys to the device",
-        "a memcpy of pinned memory to the device is called synchronously, or the next call of its thread waits",
-        "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
-        "use cudaMemcpyAsync on a stream of its own, and let the work that needs the data wait for an event; in PyTorch .to(device, non_blocking=True)",
-        "the run without these waits, and with the memcpys beside kernels",
-        NSYS,
-        ("calls", "memory kinds", "graph"),
-        blocking_copies,
-        "use cudaMemcpyAsync on a stream of its own, and let the work that needs the data wait for an event",
+    Check(
+        name="synchronous-memcpys",
+        title="The host waits for memcpys to the device",
+        when="a memcpy of pinned memory to the device is called synchronously, or the next call of its thread waits",
+        text="calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
+        remedy="use cudaMemcpyAsync on a stream of its own, and let the work that needs the data wait for an event; in PyTorch .to(device, non_blocking=True)",
+        estimate="the run without these waits, and with the memcpys beside kernels",
+        source=NSYS,
+        needs=("calls", "memory kinds", "graph"),
+        find=blocking_copies,
+        remedy_elsewhere="use cudaMemcpyAsync on a stream of its own, and let the work that needs the data wait for an event",
     ),
-    Rule(
-        "synchronous-memsets",
-        "Synchronous memsets may block the host",
-        "a memset is called synchronously",
-        "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
-        "use cudaMemsetAsync on the stream that needs the memory",
-        ESTIMATE,
-        NSYS,
-        ("calls", "graph"),
-        blocking_fills,
+    Check(
+        name="synchronous-memsets",
+        title="Synchronous memsets may block the host",
+        when="a memset is called synchronously",
+        text="calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
+        remedy="use cudaMemsetAsync on the stream that needs the memory",
+        estimate=ESTIMATE,
+        source=NSYS,
+        needs=("calls", "graph"),
+        find=blocking_fills,
     ),
-    Rule(
-        "small-memcpys",
-        "Many small memcpys follow one another",
-        f"{MANY} memcpys of at most {SMALL_BYTES // 1024} KiB or more follow one another in a call of an op",
-        "small memcpys: {memcpys}, {moved_bytes} in all; their calls take {held_ns}",
-        "pack the pieces into one buffer, and copy that at once",
-        "the run with one memcpy in place of each row of them",
-        NSYS,
-        ("calls", "graph"),
-        small_copies,
+    Check(
+        name="small-memcpys",
+        title="Many small memcpys follow one another",
+        when=f"{MANY} memcpys of at most {SMALL_BYTES // 1024} KiB or more follow one another in a call of an op",
+        text="small memcpys: {memcpys}, {moved_bytes} in all; their calls take {held_ns}",
+        remedy="pack the pieces into one buffer, and copy that at once",
+        estimate="the run with one memcpy in place of each row of them",
+        source=NSYS,
+        needs=("calls", "graph"),
+        find=small_copies,
     ),
-    Rule(
-        "page-faults",
-        "Kernels wait for pages of managed memory",
-        "pages of managed memory move while a kernel runs",
-        "pages that move while kernels run: {pages}, {moved_bytes}; these {kernels} kernels take {kernels_ns}",
-        "copy the memory before: cudaMemPrefetchAsync on the stream of the kernel; or use memory of the device",
-        "the run if the same bytes moved before the kernels, at 12 GB/s",
-        NSYS,
-        ("kernels", "graph"),
-        page_faults,
+    Check(
+        name="page-faults",
+        title="Kernels wait for pages of managed memory",
+        when="pages of managed memory move while a kernel runs",
+        text="pages that move while kernels run: {pages}, {moved_bytes}; these {kernels} kernels take {kernels_ns}",
+        remedy="copy the memory before: cudaMemPrefetchAsync on the stream of the kernel; or use memory of the device",
+        estimate="the run if the same bytes moved before the kernels, at 12 GB/s",
+        source=NSYS,
+        needs=("kernels", "graph"),
+        find=page_faults,
     ),
-    Rule(
-        "synchronization",
-        "Synchronization keeps the host from working ahead",
-        "calls that wait for the device are made within iterations, and no copy to the host ended in their wait",
-        "{call} is called {waits} times and waits for {waited_ns} in all{needed}",
-        "leave it out: order work by streams and events; avoid torch.cuda.synchronize() and printing tensors in the loop",
-        ESTIMATE,
-        NSYS,
-        ("work", "calls", "graph"),
-        synchronizations,
-        "leave it out: order work by streams and events instead of waits of the host",
+    Check(
+        name="synchronization",
+        title="Synchronization keeps the host from working ahead",
+        when="calls that wait for the device are made within iterations, and no copy to the host ended in their wait",
+        text="{call} is called {waits} times and waits for {waited_ns} in all{needed}",
+        remedy="leave it out: order work by streams and events; avoid torch.cuda.synchronize() and printing tensors in the loop",
+        estimate=ESTIMATE,
+        source=NSYS,
+        needs=("work", "calls", "graph"),
+        find=synchronizations,
+        remedy_elsewhere="leave it out: order work by streams and events instead of waits of the host",
     ),
-    Rule(
-        "numbers-read-back",
-        "Single values are read back from the GPU",
-        f"memcpys to the host are of {MAX_NUMBER_BYTES} bytes at most, and the host waits for them",
-        "values read back one by one{in_op}: {numbers}; they block a thread for {held_ns}{needed}",
-        f"keep them on the GPU: sum losses there and read them every {KEPT} steps; use torch.where instead of if",
-        f"the run with one of {KEPT} of them",
-        NSIGHT_BRIDGE,
-        ("work", "calls", "graph"),
-        numbers_read,
-        f"keep them on the GPU: read them every {KEPT} steps, or let the GPU decide (conditional nodes of a CUDA graph)",
+    Check(
+        name="numbers-read-back",
+        title="Single values are read back from the GPU",
+        when=f"memcpys to the host are of {MAX_NUMBER_BYTES} bytes at most, and the host waits for them",
+        text="values read back one by one{in_op}: {numbers}; they block a thread for {held_ns}{needed}",
+        remedy=f"keep them on the GPU: sum losses there and read them every {KEPT} steps; use torch.where instead of if",
+        estimate=f"the run with one of {KEPT} of them",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "graph"),
+        find=numbers_read,
+        remedy_elsewhere=f"keep them on the GPU: read them every {KEPT} steps, or let the GPU decide (conditional nodes of a CUDA graph)",
     ),
 )
 
@@ -484,15 +536,14 @@ def nearly_full(evidence: Evidence) -> Finding | None:
 
 
 MEMORY_RULES = (
-    Rule(
-        "memory-nearly-full",
-        "GPU memory is nearly full",
-        f"allocated memory exceeds {MIN_FULL:.0%} of the GPU's",
-        "{counter} reaches {peak_bytes}, {memory_share} of the GPU's memory",
-        "use activation checkpointing, mixed precision or smaller batches; with full memory the allocator waits and frees",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("memory", "device memory"),
-        nearly_full,
+    Check(
+        name="memory-nearly-full",
+        title="GPU memory is nearly full",
+        when=f"allocated memory exceeds {MIN_FULL:.0%} of the GPU's",
+        text="{counter} reaches {peak_bytes}, {memory_share} of the GPU's memory",
+        remedy="use activation checkpointing, mixed precision or smaller batches; with full memory the allocator waits and frees",
+        source=TENSORBOARD,
+        needs=("memory", "device memory"),
+        find=nearly_full,
     ),
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from bridge.analyze.run.causes import idle_times
 from bridge.analyze.run.causes.gaps import Causes, causes_of, gaps_between_work
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.critical.run import Run
-from bridge.analyze.run.parts import Parts
+from bridge.analyze.run.parts import Parts, Times
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.importers.capture import Capture
@@ -30,12 +31,14 @@ from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import folded, nearest
 from bridge.join.paths import paths
 
+MAX_TIME = int(np.iinfo(np.int64).max)
+Shared = TypeVar("Shared")
 PYTORCH_OP = re.compile(r"aten::|torch|c10|nccl:|ProfilerStep|Optimizer\.|autograd::|DataLoader")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A capture as rules see it.
+    """A capture as checks see it.
 
     Flags and times are per activity unless noted otherwise; times are in ns.
     """
@@ -44,6 +47,7 @@ class Evidence:
 
     @property
     def capture(self) -> Capture:
+        """The frames as recorded."""
         return self.attributed.capture
 
     @property
@@ -66,12 +70,16 @@ class Evidence:
         except ValueError:  # clocks of several files differ
             return False
 
-    @cached_property
-    def host_groups(self) -> HostGroups:
-        """What threads do on the host, by op and call."""
-        from bridge.analyze.checks.advice.host import HostGroups
+    def shared(self, make: Callable[[Evidence], Shared]) -> Shared:
+        """Return what a function makes of this evidence, made once."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        result: Shared = self._shared[make]
+        return result
 
-        return HostGroups.of(self)
+    @cached_property
+    def _shared(self) -> dict[object, Any]:
+        return {}
 
     @cached_property
     def own_op(self) -> Ints:
@@ -84,8 +92,8 @@ class Evidence:
 
     @cached_property
     def launching_ops(self) -> Flags:
-        """Which ops launch work from their own code, with False as the last entry, for no op."""
-        calls = self.run.work.issues
+        """Which ops launch kernels from their own code, with False as the last entry, for no op."""
+        calls = self.run.work.issues & kinds.calls_matching(self.attributed, kinds.LAUNCHING)
         result = np.zeros(len(self.attributed.ops) + 1, bool)
         result[np.append(self.own_op, NONE)[self.attributed.launch_node[calls]]] = True
         result[NONE] = False
@@ -95,6 +103,13 @@ class Evidence:
         """Return the op that an API call is made in, '' for none."""
         op = int(np.append(self.own_op, NONE)[self.attributed.launch_node[call]])
         return "" if op == NONE else self.attributed.ops[op]
+
+    @cached_property
+    def first_iteration_end(self) -> int:
+        """When the second iteration of the first loop begins on the host; before all events without two of them."""
+        steps = self.attributed.iterations
+        start = np.sort(Times.of(self.attributed).start[steps.loop == 0]) if len(steps) else np.empty(0, np.int64)
+        return int(start[1]) if len(start) > 1 else -MAX_TIME
 
     def in_iterations(self, points: Ints) -> Flags:
         """Return whether the time before each point of the graph begins within iterations, or with work of any."""
@@ -133,6 +148,7 @@ class Evidence:
 
     @cached_property
     def kernels(self) -> Flags:
+        """Whether each activity is a counted kernel."""
         return self.is_kind(frames.KERNEL)
 
     @cached_property

@@ -7,7 +7,8 @@ import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
+from bridge.analyze.checks.check import Check
 from bridge.analyze.checks.failures import FailedCalls, failures
 from bridge.analyze.core.failed_calls import failed_rows, results
 from bridge.analyze.core.groups import lowest
@@ -81,19 +82,18 @@ def _table(evidence: Evidence, rows: Ints) -> pd.DataFrame:
 
 
 RULES = (
-    Rule(
-        NAME,
-        "CUDA calls failed",
-        "an API call returned an error that no later call of the same function, thread and op answered with success;"
+    Check(
+        name=NAME,
+        title="CUDA calls failed",
+        when="an API call returned an error that no later call of the same function, thread and op answered with success;"
         " launches that fail and memory that runs out always count; it comes first",
-        "{call} failed{op}: {calls} of {every} calls returned {number} {error}{meaning}; first at {first_ns},"
+        text="{call} failed{op}: {calls} of {every} calls returned {number} {error}{meaning}; first at {first_ns},"
         " process {pid}{after}{others}",
-        "check what every CUDA call returns, and repair this first: the times of a run that fails say little;"
+        remedy="check what every CUDA call returns, and repair this first: the times of a run that fails say little;"
         " compute-sanitizer finds accesses that are not valid",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("results",),
-        failed_calls,
+        source=NSIGHT_BRIDGE,
+        needs=("results",),
+        find=failed_calls,
         is_first=True,
     ),
 )

@@ -10,9 +10,10 @@ import numpy as np
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, TENSORBOARD, TORCH_TIDY, Finding, Rule
+from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, TENSORBOARD, TORCH_TIDY, Finding
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core.folding import folded_ops
-from bridge.analyze.core.groups import sums
+from bridge.analyze.core.groups import highest, sums
 from bridge.analyze.core.kinds import (
     COMPILING,
     COPYING,
@@ -29,6 +30,10 @@ from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 
 MIN_PATH = 0.005  # of the run, on the critical path, from which on a cause is looked at
 MOST = 3  # findings of each rule
+OUTLYING = 3  # times all later ones: what the first iteration alone pays for
+MIN_ONCE_NS = 20_000_000  # paid once, on the critical path, from which on it is worth a change
+REST = 0.1  # of the code of an op, which is left of it when it is made faster
+MIN_REPEATED, ALIKE = 3, 2  # so often within iterations, and at most so much longer outside: what is repeated
 ALLOCATING = re.compile(
     r"cu(?:da)?(?:Mem)?(?:Alloc|Free|Malloc|HostAlloc|FreeHost|MallocHost|AllocHost|HostRegister|HostUnregister)\w*"
 )
@@ -58,7 +63,9 @@ class HostGroups:
     @classmethod
     def of(cls, evidence: Evidence) -> HostGroups:
         run, attributed = evidence.run, evidence.attributed
-        points = run.hosts + np.flatnonzero(run.graph.delay[run.hosts : run.hosts + len(run.host.time)])
+        points = run.hosts + np.flatnonzero(
+            run.graph.delay[run.hosts : run.hosts + len(run.host.time)]
+        )
         kind = run.kind_of(points)
         here = points - run.hosts
         call, system = run.host.call[here], run.host.system[here]
@@ -70,11 +77,12 @@ class HostGroups:
         points, call, system, op = (c[is_cost] for c in (points, call, system, op))
         names = attributed.capture.launches["name"], attributed.capture.system_calls["name"]
         call_name, system_name = (
-            np.append(frames.codes(named), NONE)[rows] for named, rows in zip(names, (call, system), strict=True)
+            np.append(frames.codes(named), NONE)[rows]
+            for named, rows in zip(names, (call, system), strict=True)
         )
         by = np.select([op != NONE, call != NONE, system != NONE], [OP, CUDA, OS], CODE)
         name = np.select([by == OP, by == CUDA, by == OS], [op, call_name, system_name], NONE)
-        once = ~evidence.in_iterations(points)
+        once = _once(evidence, points, by, name)
         group, first = number_groups(by, name, once.astype(np.int64))
         on_path = np.zeros(len(run.graph), bool)
         on_path[run.path] = True
@@ -90,11 +98,32 @@ class HostGroups:
         return self.points[self.group == group]
 
 
+def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
+    """Return whether the time before each point is paid once: outside of iterations, and not as often as within them."""
+    once = ~evidence.in_iterations(points)
+    group, first = number_groups(by, name)
+    delay = evidence.run.graph.delay[points]
+    first_of_all = np.zeros(len(points), bool)
+    is_early = ~once & (evidence.run.graph.time[points] <= evidence.first_iteration_end)
+    later = highest(group[~once & ~is_early], delay[~once & ~is_early], len(first), empty=0)
+    first_of_all[is_early] = delay[is_early] > OUTLYING * later[group[is_early]]
+    once = once | (first_of_all & np.isin(by, (CUDA, OP)))
+    largest = highest(group[~once], delay[~once], len(first), empty=0)
+    count = np.bincount(group[~once], minlength=len(first))
+    is_same = (by != CODE) & (count >= MIN_REPEATED)[group] & (delay <= ALIKE * largest[group])
+    result: Flags = once & ~is_same
+    return result
+
+
 def _findings(
-    evidence: Evidence, wanted: Callable[[HostGroups, int], bool], *, realistic: bool = True, once: bool | None = False
+    evidence: Evidence,
+    wanted: Callable[[HostGroups, int], bool],
+    *,
+    realistic: bool = True,
+    once: bool | None = False,
 ) -> Iterator[Finding]:
     """Yield a finding for each of the largest groups that are wanted."""
-    groups, run = evidence.host_groups, evidence.run
+    groups, run = evidence.shared(HostGroups.of), evidence.run
     least, count = MIN_PATH * run.span, 0
     for group in range(len(groups.path_ns)):
         if groups.path_ns[group] < least or count == MOST:
@@ -105,10 +134,14 @@ def _findings(
 
 
 def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
-    groups, run = evidence.host_groups, evidence.run
+    groups, run = evidence.shared(HostGroups.of), evidence.run
     points = groups.take(group)
     table = _table(evidence, points)
-    named = " and ".join(dict.fromkeys(filter(None, table["call"].tolist()[:2]))) if groups.kind[group] == OP else ""
+    named = (
+        " and ".join(dict.fromkeys(filter(None, table["call"].tolist()[:2])))
+        if groups.kind[group] == OP
+        else ""
+    )
     figures = {
         "what": group_name(evidence, group) + (f" ({named})" if named else ""),
         "host_ns": int(run.graph.delay[points].sum()),
@@ -116,18 +149,32 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
         "path_share": int(groups.path_ns[group]) / max(1, run.span),
     }
 
-    def change(draft: Draft) -> None:
+    here = points - run.hosts
+    is_code = (run.host.call[here] == NONE) & (run.host.system[here] == NONE)
+    stays = (groups.kind[group] == OP) & (is_code | bool(groups.once[group]))
+
+    def limit(draft: Draft) -> None:
         draft.remove(points)
         draft.cut(points)
 
+    def change(draft: Draft) -> None:
+        draft.scale(points[stays], REST)
+        draft.remove(points[~stays])
+        draft.cut(points)
+
     return Finding(
-        figures, table, change=change if realistic else None, limit=change, once=bool(groups.once[group]), is_named=True
+        figures,
+        table,
+        change=change if realistic else None,
+        limit=limit,
+        once=bool(groups.once[group]),
+        is_named=True,
     )
 
 
 def group_name(evidence: Evidence, group: int) -> str:
     """Return what a group of host time is called."""
-    groups, capture = evidence.host_groups, evidence.capture
+    groups, capture = evidence.shared(HostGroups.of), evidence.capture
     kind, name = int(groups.kind[group]), int(groups.name[group])
     if kind == OP:
         return str(folded_ops(evidence.attributed.ops)[name])
@@ -149,7 +196,9 @@ def _table(evidence: Evidence, points: Ints):  # noqa: ANN202 (a frame)
         call != NONE,
         np.append(frames.codes(launches), NONE)[call],
         np.where(
-            system != NONE, np.append(frames.codes(systems), NONE)[system] + len(launches.cat.categories), NONE
+            system != NONE,
+            np.append(frames.codes(systems), NONE)[system] + len(launches.cat.categories),
+            NONE,
         ),
     )
     columns = rule.op_and_path(evidence, node.astype(np.int64))
@@ -162,15 +211,40 @@ def _table(evidence: Evidence, points: Ints):  # noqa: ANN202 (a frame)
 
 def _is_loading(evidence: Evidence, groups: HostGroups, group: int) -> bool:
     kind, name = groups.kind[group], groups.name[group]
+    if _is_beside(evidence, group):
+        return True
     if kind == OP:
         return bool(is_data_loading(evidence.attributed)[name])
     return bool(kind == OS and not groups.once[group] and _waits(evidence, group))
 
 
+def _is_beside(evidence: Evidence, group: int) -> bool:
+    """Return whether the threads of a group work for ops that load data."""
+    run = evidence.run
+    points = evidence.shared(HostGroups.of).take(group)
+    stacks = run.host.stack[points - run.hosts]
+    time = run.graph.delay[points]
+    return bool(2 * time[np.isin(stacks, evidence.shared(_loader_threads))].sum() > time.sum())
+
+
+def _loader_threads(evidence: Evidence) -> Ints:
+    """Return the stacks of the threads that end waits of ops that load data."""
+    run, attributed = evidence.run, evidence.attributed
+    waits = np.flatnonzero(run.host.system != NONE)
+    by = run.graph.cross[run.hosts + waits]
+    waits, by = waits[by >= run.hosts], by[by >= run.hosts]
+    op = np.append(attributed.node_op, NONE)[run.host.node[waits]]
+    loads = is_data_loading(attributed)[op] & (op != NONE)
+    result: Ints = np.unique(run.host.stack[by[loads] - run.hosts])
+    return result
+
+
 def _waits(evidence: Evidence, group: int) -> bool:
     """Return whether a call of the operating system waits for another thread or process."""
     name = group_name(evidence, group)
-    return WAITING.fullmatch(name) is not None and not SERVING.fullmatch(name) and "mutex" not in name
+    return (
+        WAITING.fullmatch(name) is not None and not SERVING.fullmatch(name) and "mutex" not in name
+    )
 
 
 def _is_compiling(evidence: Evidence, groups: HostGroups, group: int) -> bool:
@@ -191,7 +265,8 @@ def _is_served(evidence: Evidence, groups: HostGroups, group: int) -> bool:
 
 def _is_other(evidence: Evidence, groups: HostGroups, group: int) -> bool:
     return not any(
-        test(evidence, groups, group) for test in (_is_loading, _is_compiling, _allocates, _is_served)
+        test(evidence, groups, group)
+        for test in (_is_loading, _is_compiling, _allocates, _is_served)
     )
 
 
@@ -239,82 +314,90 @@ def paid_once(evidence: Evidence) -> Iterator[Finding]:
     def is_known(groups: HostGroups, group: int) -> bool:
         name = group_name(evidence, group)
         kind = groups.kind[group]
-        return bool(kind == OP or (kind == CUDA and COMPILING.match(name)) or (kind == OS and not _waits(evidence, group)))
+        if groups.path_ns[group] < MIN_ONCE_NS:
+            return False
+        return bool(
+            kind == OP
+            or (kind == CUDA and COMPILING.match(name))
+            or (kind == OS and not _waits(evidence, group))
+        )
 
     yield from _findings(evidence, is_known, once=True)
-    yield from _findings(evidence, lambda groups, group: not is_known(groups, group), once=True, realistic=False)
+    yield from _findings(
+        evidence, lambda groups, group: not is_known(groups, group), once=True, realistic=False
+    )
 
 
 TEXT = "the run waits for {what} for {path_ns}, {path_share} of it; in all it takes {host_ns}"
 ESTIMATE = "the run without it"
 
 RULES = (
-    Rule(
-        "data-loading",
-        "The run waits for data",
-        "a thread waits for a loader on the critical path of iterations",
-        TEXT,
-        "give the loader more workers (num_workers) and batches ahead (prefetch_factor), and pin_memory=True; decode and augment on the GPU",
-        "the run without these waits",
-        TENSORBOARD,
-        ("work", "graph"),
-        waits_for_data,
-        "load in more threads or processes, and further ahead",
+    Check(
+        name="data-loading",
+        title="The run waits for data",
+        when="a thread waits for a loader on the critical path of iterations",
+        text=TEXT,
+        remedy="give the loader more workers (num_workers) and batches ahead (prefetch_factor), and pin_memory=True; decode and augment on the GPU",
+        estimate="the run without these waits",
+        source=TENSORBOARD,
+        needs=("work", "graph"),
+        find=waits_for_data,
+        remedy_elsewhere="load in more threads or processes, and further ahead",
     ),
-    Rule(
-        "single-process-loader",
-        "The thread that launches work loads the data itself",
-        "loading of data is on the critical path of iterations, and its thread does not wait in it",
-        TEXT,
-        "use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
-        "the run without this code",
-        TORCH_TIDY,
-        ("work", "ops", "graph"),
-        loads_itself,
-        "load in other threads or processes, ahead",
+    Check(
+        name="single-process-loader",
+        title="The thread that launches work loads the data itself",
+        when="loading of data is on the critical path of iterations, and its thread does not wait in it",
+        text=TEXT,
+        remedy="use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
+        estimate="the run without this code",
+        source=TORCH_TIDY,
+        needs=("work", "ops", "graph"),
+        find=loads_itself,
+        remedy_elsewhere="load in other threads or processes, ahead",
     ),
-    Rule(
-        "recompilation",
-        "Code is compiled or loaded within iterations",
-        "ops or API calls that compile or load code are on the critical path of iterations",
-        TEXT,
-        "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles shows the reasons; load modules before the loop (CUDA_MODULE_LOADING=EAGER)",
-        ESTIMATE,
-        NSIGHT_BRIDGE,
-        ("work", "calls", "graph"),
-        compiles,
+    Check(
+        name="recompilation",
+        title="Code is compiled or loaded within iterations",
+        when="ops or API calls that compile or load code are on the critical path of iterations",
+        text=TEXT,
+        remedy="keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles shows the reasons; load modules before the loop (CUDA_MODULE_LOADING=EAGER)",
+        estimate=ESTIMATE,
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "graph"),
+        find=compiles,
     ),
-    Rule(
-        "allocation",
-        "Memory is allocated or released within iterations",
-        "calls that allocate or release memory of the device, or pinned memory, are on the critical path of iterations",
-        TEXT,
-        "allocate once, before the loop; use a pool (PyTorch's caching allocator, cudaMallocAsync)",
-        ESTIMATE,
-        NSIGHT_BRIDGE,
-        ("work", "calls", "graph"),
-        allocates,
+    Check(
+        name="allocation",
+        title="Memory is allocated or released within iterations",
+        when="calls that allocate or release memory of the device, or pinned memory, are on the critical path of iterations",
+        text=TEXT,
+        remedy="allocate once, before the loop; use a pool (PyTorch's caching allocator, cudaMallocAsync)",
+        estimate=ESTIMATE,
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "graph"),
+        find=allocates,
     ),
-    Rule(
-        "host-bound",
-        "The run waits for the host",
-        "code of an op that launches nothing, a call of the operating system, another API call or code outside of ops is on the critical path of iterations",
-        TEXT,
-        "make it faster, run it in another thread or process, or while the GPU has enough work queued",
-        ESTIMATE,
-        NSIGHT_BRIDGE,
-        ("work", "graph"),
-        works,
+    Check(
+        name="host-bound",
+        title="The run waits for the host",
+        when="code of an op that launches nothing, a call of the operating system, another API call or code outside of ops is on the critical path of iterations",
+        text=TEXT,
+        remedy="make it faster, run it in another thread or process, or while the GPU has enough work queued",
+        estimate=ESTIMATE,
+        source=NSIGHT_BRIDGE,
+        needs=("work", "graph"),
+        find=works,
     ),
-    Rule(
-        "paid-once",
-        "The run waits for what happens once",
-        "host code before, between and behind iterations is on the critical path",
-        TEXT,
-        "keep what it makes in a cache, do it in parallel, or leave it out; a longer run pays it once, too",
-        "the run without it, where an op or a call is known that could be left out",
-        NSIGHT_BRIDGE,
-        ("work", "graph"),
-        paid_once,
+    Check(
+        name="paid-once",
+        title="The run waits for what happens once",
+        when="host code before, between and behind iterations is on the critical path",
+        text=TEXT,
+        remedy="keep what it makes in a cache, do it in parallel, or leave it out; a longer run pays it once, too",
+        estimate="the run without it, where an op or a call is known that could be left out",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "graph"),
+        find=paid_once,
     ),
 )

@@ -8,7 +8,8 @@ import numpy as np
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import sums
 from bridge.analyze.run import interventions
@@ -118,27 +119,25 @@ def _busy(evidence: Evidence, selected: Flags) -> Ints:
 
 
 RULES = (
-    Rule(
-        "kernel-hotspot",
-        "One kernel takes most of the GPU's time",
-        f"a GPU is busy at least {BUSY:.0%} of the time from its first work to its last, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
-        "the kernel {kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
-        "look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("kernels",),
-        kernel_hotspot,
+    Check(
+        name="kernel-hotspot",
+        title="One kernel takes most of the GPU's time",
+        when=f"a GPU is busy at least {BUSY:.0%} of the time from its first work to its last, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
+        text="the kernel {kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
+        remedy="look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels",),
+        find=kernel_hotspot,
         timeline=False,
     ),
-    Rule(
-        "memcpy-bound",
-        "The GPU mostly copies, while no kernel runs",
-        f"copies run alone for more than {MIN_COPIES:.0%} of the time in which a GPU works, and {MIN_COPIES_OF_SPAN:.0%} of that from its first work to its last",
-        "copies run alone on {device} for {alone_ns}, {busy_share} of the time in which it works; {direction_share} of copy time is {direction}",
-        "keep data on the GPU; copy on a separate stream from pinned memory, while kernels run (prefetch the next part)",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("work",),
-        copies_alone,
+    Check(
+        name="memcpy-bound",
+        title="The GPU mostly copies, while no kernel runs",
+        when=f"copies run alone for more than {MIN_COPIES:.0%} of the time in which a GPU works, and {MIN_COPIES_OF_SPAN:.0%} of that from its first work to its last",
+        text="copies run alone on {device} for {alone_ns}, {busy_share} of the time in which it works; {direction_share} of copy time is {direction}",
+        remedy="keep data on the GPU; copy on a separate stream from pinned memory, while kernels run (prefetch the next part)",
+        source=NSIGHT_BRIDGE,
+        needs=("work",),
+        find=copies_alone,
     ),
 )

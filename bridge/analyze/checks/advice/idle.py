@@ -9,13 +9,11 @@ import numpy as np
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import (
-    NOT_ESTIMATED,
     NSIGHT_BRIDGE,
-    SYMPTOM,
     TENSORBOARD,
     Finding,
-    Rule,
 )
+from bridge.analyze.checks.check import SYMPTOM, Check
 from bridge.analyze.core.kinds import LAUNCHING, calls_matching
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Draft
@@ -89,7 +87,9 @@ def short_kernels(evidence: Evidence) -> Iterator[Finding]:
     name = frames.codes(evidence.attributed.activity_name)[rows]
     node = attribution.node[rows]
     is_first = np.ones(len(places), bool)
-    is_first[1:] = (places[1:] != places[:-1] + 1) | (name[1:] != name[:-1]) | (node[1:] != node[:-1])
+    is_first[1:] = (
+        (places[1:] != places[:-1] + 1) | (name[1:] != name[:-1]) | (node[1:] != node[:-1])
+    )
     row = np.cumsum(is_first) - 1
     length = np.bincount(row, minlength=1)
     small = evidence.time[rows] < SHORT_NS
@@ -175,69 +175,71 @@ def profiler_overhead(evidence: Evidence) -> Finding | None:
     name = overhead["name"]
     names = frames.codes(name)[rows], list(map(str, name.cat.categories))
     table = rule.group_rows({"overhead": names}, (end - start)[rows], rows)
-    figures = {"times": len(rows), "overhead_ns": int(lost.sum()), "main": str(table["overhead"].iloc[0])}
+    figures = {
+        "times": len(rows),
+        "overhead_ns": int(lost.sum()),
+        "main": str(table["overhead"].iloc[0]),
+    }
     return Finding(figures, table, change=lambda draft: draft.shorten(points, lost))
 
 
 RULES = (
-    Rule(
-        "launch-bound",
-        "Launch-bound: the run waits for launches of kernels",
-        f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations",
-        "the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels of iterations take {mean_ns} each",
-        "launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
-        "the run with the kernels of each iteration as a CUDA graph, 1 us apart",
-        NSIGHT_BRIDGE,
-        ("work", "calls", "graph"),
-        launch_bound,
-        "launch less often: CUDA graphs, fewer and larger kernels, a loop on the GPU instead of on the host",
+    Check(
+        name="launch-bound",
+        title="Launch-bound: the run waits for launches of kernels",
+        when=f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations",
+        text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels of iterations take {mean_ns} each",
+        remedy="launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
+        estimate="the run with the kernels of each iteration as a CUDA graph, 1 us apart",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "graph"),
+        find=launch_bound,
+        remedy_elsewhere="launch less often: CUDA graphs, fewer and larger kernels, a loop on the GPU instead of on the host",
     ),
-    Rule(
-        "short-kernels",
-        "Many small kernels follow one another",
-        f"{MIN_ROW} kernels of one name or more, each shorter than {SHORT_NS / 1e3:.0f} us, follow one another in a call of an op",
-        "{kernel} runs {kernels} times, {mean_ns} each, {kernels_ns} in all",
-        "fuse them (torch.compile, fused or foreach optimizers and norms), or launch them together as a CUDA graph",
-        f"the run with one launch in place of each row, and {FUSED:.0%} of the time of these kernels",
-        NSIGHT_BRIDGE,
-        ("kernels", "calls", "graph"),
-        short_kernels,
-        "fuse them, or launch them together as a CUDA graph",
+    Check(
+        name="short-kernels",
+        title="Many small kernels follow one another",
+        when=f"{MIN_ROW} kernels of one name or more, each shorter than {SHORT_NS / 1e3:.0f} us, follow one another in a call of an op",
+        text="{kernel} runs {kernels} times, {mean_ns} each, {kernels_ns} in all",
+        remedy="fuse them (torch.compile, fused or foreach optimizers and norms), or launch them together as a CUDA graph",
+        estimate=f"the run with one launch in place of each row, and {FUSED:.0%} of the time of these kernels",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "calls", "graph"),
+        find=short_kernels,
+        remedy_elsewhere="fuse them, or launch them together as a CUDA graph",
     ),
-    Rule(
-        "default-stream",
-        "Streams take turns because of the legacy default stream",
-        "work in the legacy default stream waits for blocking streams, or they for it",
-        "work waits for the legacy default stream (stream {stream}), or in it for others, {activities} times",
-        "create streams with cudaStreamNonBlocking, and give the work of the default stream one of its own (or compile with --default-stream per-thread)",
-        "the run without these waits",
-        NSIGHT_BRIDGE,
-        ("work", "calls", "graph"),
-        default_stream,
+    Check(
+        name="default-stream",
+        title="Streams take turns because of the legacy default stream",
+        when="work in the legacy default stream waits for blocking streams, or they for it",
+        text="work waits for the legacy default stream (stream {stream}), or in it for others, {activities} times",
+        remedy="create streams with cudaStreamNonBlocking, and give the work of the default stream one of its own (or compile with --default-stream per-thread)",
+        estimate="the run without these waits",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "graph"),
+        find=default_stream,
     ),
-    Rule(
-        "profiler-overhead",
-        "The profiler slows the program down",
-        "the profiler's own work on a thread is on the critical path",
-        "the profiler works on the program's threads for {overhead_ns}, {times} times; most of it: {main}",
-        "nothing in the program: leave this time out of what you compare; trace less (bridge doctor REPORT), or a shorter part",
-        "the run without the profiler's work",
-        NSIGHT_BRIDGE,
-        ("work", "graph"),
-        profiler_overhead,
+    Check(
+        name="profiler-overhead",
+        title="The profiler slows the program down",
+        when="the profiler's own work on a thread is on the critical path",
+        text="the profiler works on the program's threads for {overhead_ns}, {times} times; most of it: {main}",
+        remedy="nothing in the program: leave this time out of what you compare; trace less (bridge doctor REPORT), or a shorter part",
+        estimate="the run without the profiler's work",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "graph"),
+        find=profiler_overhead,
     ),
-    Rule(
-        "low-gpu-use",
-        "Low GPU utilization",
-        f"a GPU is busy less than {MIN_BUSY:.0%} of the run",
-        "{device} is busy {busy_share} of the run, {run_ns}",
-        "find out what the GPU waits for (bridge report REPORT --by idle); larger batches give it more work at a time",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("work",),
-        low_use,
-        "find out what the GPU waits for (bridge report REPORT --by idle)",
-        SYMPTOM,
+    Check(
+        name="low-gpu-use",
+        title="Low GPU utilization",
+        when=f"a GPU is busy less than {MIN_BUSY:.0%} of the run",
+        text="{device} is busy {busy_share} of the run, {run_ns}",
+        remedy="find out what the GPU waits for (bridge report REPORT --by idle); larger batches give it more work at a time",
+        source=TENSORBOARD,
+        needs=("work",),
+        find=low_use,
+        remedy_elsewhere="find out what the GPU waits for (bridge report REPORT --by idle)",
+        certainty=SYMPTOM,
     ),
 )
-

@@ -1,15 +1,19 @@
-"""Data that rules need, how to detect and record it; and rules about the capture itself."""
+"""Data that checks need, how to detect and record it; and rules about the capture itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
+from bridge.analyze.checks.check import Check
+from bridge.analyze.core import no_timeline
 from bridge.analyze.core.call_details import input_shapes
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints
@@ -18,7 +22,7 @@ from bridge.join.attribution import NO_RANGE
 
 @dataclass(frozen=True)
 class Need:
-    """Data that a rule reads.
+    """Data that a check reads.
 
     ``missing`` is its name where it is missing, ``record`` what records it, ``is_met`` whether it
     is there.
@@ -140,10 +144,29 @@ NEEDS: Mapping[str, Need] = {
         _counters,
     ),
     "graph": Need(
-        "clocks that can be compared", "ask for one report at a time", lambda evidence: evidence.has_graph
+        "clocks that can be compared",
+        "ask for one report at a time",
+        lambda evidence: evidence.has_graph,
     ),
     "device memory": Need("the size of the GPU's memory", GPU_DESCRIPTION, _device_memory),
 }
+
+
+class Recorded:
+    """Which of the needs of checks a capture meets, each found out once."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.has = cache(lambda name: NEEDS[name].is_met(evidence))
+        self.timeline = no_timeline.has_timeline(evidence.capture)
+
+    def lacks(self, check: Check[Any, Any]) -> Need | None:
+        """Return the first need of a check that is not met; without work on a GPU that is the reason for all of them."""
+        if check.timeline and not self.timeline:
+            return TIMELINE
+        unmet = [name for name in check.needs if not self.has(name)]
+        if not ON_GPU.isdisjoint(unmet) and not self.has(WORK):
+            return NEEDS[WORK]
+        return NEEDS[unmet[0]] if unmet else None
 
 
 # -- Rules about the capture
@@ -188,27 +211,25 @@ def outside_ops(evidence: Evidence) -> Finding | None:
 
 
 RULES = (
-    Rule(
-        "opaque-graphs",
-        "CUDA graphs hide their kernels",
-        "a CUDA graph is recorded as a whole",
-        "CUDA graphs recorded as a whole: {graphs}, {work_share} of GPU time; their kernels are unknown",
-        "record the kernels of graphs: nsys profile --cuda-graph-trace=node",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("work",),
-        opaque_graphs,
+    Check(
+        name="opaque-graphs",
+        title="CUDA graphs hide their kernels",
+        when="a CUDA graph is recorded as a whole",
+        text="CUDA graphs recorded as a whole: {graphs}, {work_share} of GPU time; their kernels are unknown",
+        remedy="record the kernels of graphs: nsys profile --cuda-graph-trace=node",
+        source=NSIGHT_BRIDGE,
+        needs=("work",),
+        find=opaque_graphs,
     ),
-    Rule(
-        "outside-ops",
-        "Much work is outside of ops",
-        f"more than {MIN_OUTSIDE:.0%} of the time of all work was launched outside ops",
-        "{work_share} of GPU time was launched outside of ops",
-        "annotate it: @nvtx_op, bridge.torch.annotate(model); the command why explains an example",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        ("work", "calls", "ops"),
-        outside_ops,
-        "annotate it: @nvtx_op in Python, NVTX ranges elsewhere; the command why explains an example",
+    Check(
+        name="outside-ops",
+        title="Much work is outside of ops",
+        when=f"more than {MIN_OUTSIDE:.0%} of the time of all work was launched outside ops",
+        text="{work_share} of GPU time was launched outside of ops",
+        remedy="annotate it: @nvtx_op, bridge.torch.annotate(model); the command why explains an example",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "ops"),
+        find=outside_ops,
+        remedy_elsewhere="annotate it: @nvtx_op in Python, NVTX ranges elsewhere; the command why explains an example",
     ),
 )

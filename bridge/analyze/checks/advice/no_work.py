@@ -7,7 +7,8 @@ import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core.device_work import NoDeviceWork
 from bridge.analyze.core.unrecorded import Unrecorded, library_of
 
@@ -74,29 +75,27 @@ def _what(found: NoDeviceWork) -> str:
 
 
 RULES = (
-    Rule(
-        NAME,
-        "No work on a GPU, or next to none, is in the report",
-        "less than 1% of the run is work on a GPU, without kernels or below 10 us; then no other rule is listed",
-        "{what}; CUDA calls: {calls}{said}",
-        "find out why the program did not come to its work on a GPU, and record it to its end;"
+    Check(
+        name=NAME,
+        title="No work on a GPU, or next to none, is in the report",
+        when="less than 1% of the run is work on a GPU, without kernels or below 10 us; then no other rule is listed",
+        text="{what}; CUDA calls: {calls}{said}",
+        remedy="find out why the program did not come to its work on a GPU, and record it to its end;"
         " bridge doctor REPORT quotes what the profiler and the program say",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        (),
-        no_device_work,
+        source=NSIGHT_BRIDGE,
+        needs=(),
+        find=no_device_work,
     ),
-    Rule(
-        NOT_RECORDED,
-        "Work on a GPU was not recorded",
-        "launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph,"
+    Check(
+        name=NOT_RECORDED,
+        title="Work on a GPU was not recorded",
+        when="launches returned success, or a library ran ranges that work on a GPU, and the report holds no kernel or graph,"
         " or less than half of them; then no other rule is listed",
-        "{what}; CUDA calls: {calls}{said}",
-        "record with nsys profile --trace=cuda,nvtx (cuda-sw where the profiler dropped records), started before the"
+        text="{what}; CUDA calls: {calls}{said}",
+        remedy="record with nsys profile --trace=cuda,nvtx (cuda-sw where the profiler dropped records), started before the"
         " program creates its CUDA context, and let the program end by itself",
-        NOT_ESTIMATED,
-        NSIGHT_BRIDGE,
-        (),
-        not_recorded,
+        source=NSIGHT_BRIDGE,
+        needs=(),
+        find=not_recorded,
     ),
 )

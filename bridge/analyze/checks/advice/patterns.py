@@ -9,7 +9,8 @@ import numpy as np
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import NOT_ESTIMATED, TORCH_TIDY, Finding, Rule
+from bridge.analyze.checks.advice.rule import TORCH_TIDY, Finding
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core.call_details import input_shapes
 from bridge.analyze.run import interventions
 from bridge.importers import frames
@@ -195,7 +196,11 @@ def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True)
         "host_ns": int(spent.sum()),
         "work_ns": int(evidence.time[work].sum()),
     }
-    run, selected, nodes = evidence.run, np.zeros(len(evidence.time), bool), np.zeros(len(nesting), bool)
+    run, selected, nodes = (
+        evidence.run,
+        np.zeros(len(evidence.time), bool),
+        np.zeros(len(nesting), bool),
+    )
     selected[work], nodes[rows] = True, True
     points = interventions.host_points(run, interventions.under(run, nodes))
     calls = np.append(interventions.under(run, nodes)[:-1], False)[evidence.attributed.launch_node]
@@ -211,70 +216,68 @@ def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True)
 
 
 RULES = (
-    Rule(
-        "made-on-host",
-        "Tensors are created on the host and then copied",
-        "an op fills a tensor without work on the GPU, and the next one copies to the GPU",
-        "tensors: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
-        "create them on the GPU: torch.zeros(…, device='cuda')",
-        "the run without them",
-        TORCH_TIDY,
-        ("pytorch", "work", "graph"),
-        created_on_host,
+    Check(
+        name="made-on-host",
+        title="Tensors are created on the host and then copied",
+        when="an op fills a tensor without work on the GPU, and the next one copies to the GPU",
+        text="tensors: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
+        remedy="create them on the GPU: torch.zeros(…, device='cuda')",
+        estimate="the run without them",
+        source=TORCH_TIDY,
+        needs=("pytorch", "work", "graph"),
+        find=created_on_host,
     ),
-    Rule(
-        "gradients-set-to-zero",
-        "Gradients are set to zero one by one",
-        "zero_grad calls zero_",
-        "gradients: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
-        "set them to None: optimizer.zero_grad(set_to_none=True)",
-        "the run without them",
-        TORCH_TIDY,
-        ("pytorch", "work", "graph"),
-        zeroed_gradients,
+    Check(
+        name="gradients-set-to-zero",
+        title="Gradients are set to zero one by one",
+        when="zero_grad calls zero_",
+        text="gradients: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
+        remedy="set them to None: optimizer.zero_grad(set_to_none=True)",
+        estimate="the run without them",
+        source=TORCH_TIDY,
+        needs=("pytorch", "work", "graph"),
+        find=zeroed_gradients,
     ),
-    Rule(
-        "single-tensor-optimizer",
-        "The optimizer updates one tensor at a time",
-        f"a step of an optimizer has {MIN_KERNELS_PER_STEP} kernels or more, and no kernel or op of several tensors",
-        "optimizer steps: {steps}, with {kernels} kernels each, which take {work_ns} in all",
-        "use Adam(…, fused=True), or foreach=True",
-        "the run with these kernels launched at once",
-        TORCH_TIDY,
-        ("pytorch", "kernels", "graph"),
-        single_tensor_optimizer,
+    Check(
+        name="single-tensor-optimizer",
+        title="The optimizer updates one tensor at a time",
+        when=f"a step of an optimizer has {MIN_KERNELS_PER_STEP} kernels or more, and no kernel or op of several tensors",
+        text="optimizer steps: {steps}, with {kernels} kernels each, which take {work_ns} in all",
+        remedy="use Adam(…, fused=True), or foreach=True",
+        estimate="the run with these kernels launched at once",
+        source=TORCH_TIDY,
+        needs=("pytorch", "kernels", "graph"),
+        find=single_tensor_optimizer,
     ),
-    Rule(
-        "bias-before-norm",
-        "Convolutions add a bias that the batch norm removes",
-        "a convolution with a third input is followed by a batch norm",
-        "convolutions with a bias before a batch norm: {calls}; they take {work_ns} on the GPU",
-        "use Conv2d(…, bias=False) before a BatchNorm",
-        NOT_ESTIMATED,
-        TORCH_TIDY,
-        ("pytorch", "shapes", "graph"),
-        bias_before_norm,
+    Check(
+        name="bias-before-norm",
+        title="Convolutions add a bias that the batch norm removes",
+        when="a convolution with a third input is followed by a batch norm",
+        text="convolutions with a bias before a batch norm: {calls}; they take {work_ns} on the GPU",
+        remedy="use Conv2d(…, bias=False) before a BatchNorm",
+        source=TORCH_TIDY,
+        needs=("pytorch", "shapes", "graph"),
+        find=bias_before_norm,
     ),
-    Rule(
-        "misaligned-products",
-        "Half-precision products with unaligned dimensions",
-        f"one of the last two dimensions of a product in half precision is no multiple of {MULTIPLE}",
-        "products with a dimension that is not a multiple of 8: {calls}; they take {work_ns} on the GPU",
-        "pad dimensions (vocabulary, channels, batch) to multiples of 8",
-        NOT_ESTIMATED,
-        TORCH_TIDY,
-        ("pytorch", "kernels", "shapes", "graph"),
-        misaligned_products,
+    Check(
+        name="misaligned-products",
+        title="Half-precision products with unaligned dimensions",
+        when=f"one of the last two dimensions of a product in half precision is no multiple of {MULTIPLE}",
+        text="products with a dimension that is not a multiple of 8: {calls}; they take {work_ns} on the GPU",
+        remedy="pad dimensions (vocabulary, channels, batch) to multiples of 8",
+        source=TORCH_TIDY,
+        needs=("pytorch", "kernels", "shapes", "graph"),
+        find=misaligned_products,
     ),
-    Rule(
-        "indexing-in-a-loop",
-        "A tensor is indexed in a loop",
-        f"an indexing op occurs {MIN_REPEATS} times or more in a row in one range",
-        "indexing ops in a row: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
-        "index once with a tensor of indices, or use unbind",
-        "the run without them",
-        TORCH_TIDY,
-        ("pytorch", "work", "graph"),
-        repeated_indexing,
+    Check(
+        name="indexing-in-a-loop",
+        title="A tensor is indexed in a loop",
+        when=f"an indexing op occurs {MIN_REPEATS} times or more in a row in one range",
+        text="indexing ops in a row: {calls}; they take {host_ns} on the host and {work_ns} on the GPU",
+        remedy="index once with a tensor of indices, or use unbind",
+        estimate="the run without them",
+        source=TORCH_TIDY,
+        needs=("pytorch", "work", "graph"),
+        find=repeated_indexing,
     ),
 )

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import SYMPTOM, UNKNOWN, Advice, Finding
+from bridge.analyze.checks.advice.rule import UNKNOWN, Advice, Finding
+from bridge.analyze.checks.check import SYMPTOM
 from bridge.analyze.run.critical.retiming import Change
 from bridge.analyze.run.interventions import together
 
@@ -49,7 +50,11 @@ class Estimator:
         if finding.change is None and finding.limit is None:
             return finding
         saving = self.saving(finding.change) if finding.change else UNKNOWN
-        ceiling = self.saving(finding.limit) if finding.limit and finding.limit is not finding.change else saving
+        ceiling = (
+            self.saving(finding.limit)
+            if finding.limit and finding.limit is not finding.change
+            else saving
+        )
         return replace(finding, saving_ns=saving, ceiling_ns=max(saving, ceiling))
 
 
@@ -85,7 +90,9 @@ def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int
 def _is_dwarfed(finding: Finding, advice: Sequence[Advice]) -> bool:
     """Return whether a main finding without an estimate could save far more."""
     return any(
-        one.is_main and one.finding.saving_ns < 0 and one.finding.ceiling_ns > MUCH_MORE * finding.saving_ns
+        one.is_main
+        and one.finding.saving_ns < 0
+        and one.finding.ceiling_ns > MUCH_MORE * finding.saving_ns
         for one in advice
     )
 
@@ -120,7 +127,11 @@ def by_cause(advice: Sequence[Advice], estimator: Estimator) -> list[Advice]:
 
 def _add_to(result: list[Advice], one: Advice, change: Change, estimator: Estimator) -> None:
     """Name a rule beside the finding of the list with which its saving is smallest."""
-    rows = [at for at, other in enumerate(result) if other.finding.change and other.finding.saving_ns > 0]
+    rows = [
+        at
+        for at, other in enumerate(result)
+        if other.finding.change and other.finding.saving_ns > 0
+    ]
     own = {
         at: estimator.saving(result[at].finding.change, change) - result[at].finding.saving_ns  # type: ignore[arg-type]
         for at in rows
@@ -137,10 +148,14 @@ def savings(advice: Sequence[Advice], estimator: Estimator) -> Savings:
         once: [
             one.finding.change
             for one in advice
-            if one.finding.change is not None and one.finding.saving_ns > 0 and one.finding.once == once
+            if one.finding.change is not None
+            and one.finding.saving_ns > 0
+            and one.finding.once == once
         ]
         for once in (False, True)
     }
     each, once = (estimator.saving(*changes[key]) if changes[key] else 0 for key in (False, True))
-    both = estimator.saving(*changes[False], *changes[True]) if changes[False] or changes[True] else 0
+    both = (
+        estimator.saving(*changes[False], *changes[True]) if changes[False] or changes[True] else 0
+    )
     return Savings(each, once, both)

@@ -1,24 +1,22 @@
-"""The parts of a rule and its findings.
-
-A rule judges only what the capture can tell; ``needs`` names the data that it reads.
-"""
+"""The findings of rules of advice, and rows as their evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.places import Place
+from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import counts, sums, texts
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.critical.retiming import Change
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
+from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.advice.facts import Evidence
@@ -107,11 +105,7 @@ def op_and_path(evidence: Evidence, node: Ints) -> dict[str, Named]:
 
 
 UNKNOWN = -1  # ns, where no estimate is sound
-NOT_ESTIMATED = "none"
 RUN, KERNEL_TIME = "the run", "kernel time"
-# What a remedy may save of the ceiling of a finding: of a cause with a name (a range, a call, a
-# kernel), of one without, and of a symptom, which has other causes.
-NAMED, UNNAMED, SYMPTOM = 0.5, 0.25, 0.1
 # Sources of rules.
 TENSORBOARD = "PyTorch's TensorBoard plugin"
 TORCH_TIDY = "TorchTidy"
@@ -142,32 +136,7 @@ class Finding:
     hidden_share: float = 0.0
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A rule of advice.
-
-    ``when`` says when it applies, ``text`` is the sentence with placeholders for figures,
-    ``remedy`` what to do, ``estimate`` how the saving is estimated, and ``source`` where the rule
-    comes from. ``needs`` are names in `needs.NEEDS`. ``find`` returns None or no finding if all is
-    well. ``remedy_elsewhere`` is the remedy for programs without PyTorch, if it differs.
-    ``certainty`` is the part of the ceiling that a remedy without an estimate may save. ``timeline``
-    is False if it judges single kernels, and need not know when they ran. ``is_first`` says that it comes before
-    all others.
-    """
-
-    name: str
-    title: str
-    when: str
-    text: str
-    remedy: str
-    estimate: str
-    source: str
-    needs: tuple[str, ...]
-    find: Callable[[Evidence], Finding | Iterable[Finding] | None]
-    remedy_elsewhere: str = ""
-    certainty: float = UNNAMED
-    timeline: bool = True
-    is_first: bool = False
+RuleCheck: TypeAlias = Check[Evidence, Finding | Iterable[Finding] | None]
 
 
 @dataclass(frozen=True)
@@ -180,7 +149,7 @@ class Advice:
     the largest row of evidence, if it is known.
     """
 
-    rule: Rule
+    rule: RuleCheck
     finding: Finding
     share: float
     whole: str = RUN
@@ -209,6 +178,6 @@ class Advice:
 class NotJudged:
     """A rule for which data is missing: what is missing, and what records it."""
 
-    rule: Rule
+    rule: RuleCheck
     missing: str
     record: str

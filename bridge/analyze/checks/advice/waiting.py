@@ -11,22 +11,22 @@ import numpy as np
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import (
-    NOT_ESTIMATED,
     NSIGHT_BRIDGE,
     TENSORBOARD,
     Finding,
-    Rule,
 )
-from bridge.analyze.core.groups import sums
+from bridge.analyze.checks.check import Check
+from bridge.analyze.core.groups import Floats, sums
 from bridge.analyze.run import interventions
 from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
-from bridge.analyze.run.critical.retiming import Draft
+from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.importers import frames
 from bridge.join.arrays import Ints, number_groups, order_by, run_edges
 
 MIN_EXPOSED = 0.01  # of the run
 MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
+MOST_OTHER = 0.15  # of counts and ratios of kernels by name, by which parts of one work differ
 MIN_MORE = 1.08  # times the mean of the GPUs of a process
 DATA_PARALLEL = re.compile(r"(?:.*[.:])?DataParallel(?:\.forward)?")
 SLOW_BACKEND = re.compile(r"(?:gloo|mpi|ucc):.*")
@@ -74,9 +74,25 @@ def exposed_communication(evidence: Evidence) -> Finding | None:
     }
     table = rule.activity_table(evidence, rows, exposed_times(evidence.attributed)[rows])
     run = evidence.run
-    change = interventions.hidden(run, evidence.communication)
-    limit = interventions.without_work(run, interventions.work_places(run, evidence.communication))
+    communication = interventions.work_places(run, evidence.communication)
+    limit = interventions.without_work(run, communication)
+    hideable = np.zeros(len(evidence.time), bool)
+    hideable[run.work.row[_in_turn_with_kernels(evidence, communication)]] = True
+    change = interventions.hidden(run, hideable) if hideable.any() else None
     return Finding(figures, table, change=change, limit=limit)
+
+
+def _in_turn_with_kernels(evidence: Evidence, communication: Ints) -> Ints:
+    """Return the communication on streams of kernels, but for the last of each row of them, whose data is there last.
+
+    What has a stream of its own runs beside kernels already, as far as its data allow.
+    """
+    run = evidence.run
+    kernels = np.bincount(run.work.lane, run.computing[run.work.row])
+    shares = communication[kernels[run.work.lane[communication]] > 0]
+    follows = np.zeros(len(run.work.row) + 1, bool)
+    follows[shares] = True
+    return shares[follows[shares + 1]]
 
 
 def stragglers(evidence: Evidence) -> Iterator[Finding]:
@@ -106,7 +122,6 @@ def stragglers(evidence: Evidence) -> Iterator[Finding]:
         if not total[one] or total[one] < MIN_SLOWER * (total[one] - by_gpu[one]):
             return
         mine = places[gpu == one]
-        shorter = np.rint(length[gpu == one] * factor[group[gpu == one]]).astype(np.int64)
         figures = {
             "straggler": evidence.devices.names[one],
             "slower_share": float(by_gpu[one] / total[one]),
@@ -115,7 +130,7 @@ def stragglers(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             figures,
             rule.activity_table(evidence, run.work.row[mine]),
-            change=interventions.faster_work(run, mine, shorter),
+            change=_scaled(run.device.end[mine], factor[group[gpu == one]]),
         )
 
 
@@ -131,7 +146,8 @@ def uneven_gpus(evidence: Evidence) -> Finding | None:
     factor = np.ones(len(first))
     for one in np.unique(owner).tolist():  # one iteration per process
         mine = np.flatnonzero(owner == one)
-        factor[mine] = total[mine].mean() / np.maximum(total[mine], 1)
+        if _is_alike(evidence, places, home, mine):
+            factor[mine] = total[mine].mean() / np.maximum(total[mine], 1)
     worst = int(np.argmin(factor)) if len(factor) else 0
     if not len(factor) or factor[worst] * MIN_MORE > 1:
         return None
@@ -140,13 +156,39 @@ def uneven_gpus(evidence: Evidence) -> Finding | None:
         "more_share": float(1 / factor[worst] - 1),
         "kernels_ns": int(total[worst]),
     }
-    ends, by = run.device.end[places], factor[home]
-
-    def change(draft: Draft) -> None:
-        draft.delay[ends] = np.rint(draft.delay[ends] * by).astype(np.int64)
-
+    change = _scaled(run.device.end[places], factor[home])
     selected = places[home == worst]
     return Finding(figures, rule.activity_table(evidence, run.work.row[selected]), change=change)
+
+
+def _scaled(ends: Ints, factor: Floats) -> Change:
+    """Return the change that kernels take another time, whatever else makes them faster."""
+
+    def change(draft: Draft) -> None:
+        draft.delay[ends] = np.rint(draft.delay[ends] * factor).astype(np.int64)
+
+    return change
+
+
+def _is_alike(evidence: Evidence, places: Ints, home: Ints, users: Ints) -> bool:
+    """Return whether GPUs run the same kernels, in times that have one ratio: parts of one work."""
+    run = evidence.run
+    name = frames.codes(evidence.attributed.activity_name)[run.work.row[places]]
+    length = (run.work.end - run.work.start)[places]
+    size = int(name.max(initial=0)) + 1
+    count, mean = [], []
+    for user in users.tolist():
+        mine = home == user
+        count.append(np.bincount(name[mine], minlength=size))
+        mean.append(sums(name[mine], length[mine], size) / np.maximum(count[-1], 1))
+    used = count[0] > 0
+    for other, times in zip(count[1:], mean[1:], strict=True):
+        if ((other > 0) != used).any() or (np.abs(other - count[0]) > MOST_OTHER * count[0]).any():
+            return False
+        ratio = times[used] / mean[0][used]
+        if len(ratio) and ratio.max() - ratio.min() > MOST_OTHER * ratio.mean():
+            return False
+    return len(users) > 1
 
 
 def shared_gpu(evidence: Evidence) -> Finding | None:
@@ -167,7 +209,7 @@ def shared_gpu(evidence: Evidence) -> Finding | None:
         "pid": int(frames.pid(process[places[:1]])[0]),
         "work_ns": int((run.work.end - run.work.start)[places].sum()),
     }
-    change = interventions.without_work(run, places)
+    change = interventions.without_process(run, places)
     return Finding(figures, rule.activity_table(evidence, rows), change=change)
 
 
@@ -182,76 +224,76 @@ def _others(evidence: Evidence, users: Ints, first: Ints, several: Ints) -> Ints
     for one in several.tolist():
         mine = np.flatnonzero(gpu == one)
         main = mine[int(np.argmax(kinds[mine]))]
-        result += [user for user in mine.tolist() if user != main and kinds[user] * 2 <= kinds[main]]
+        result += [
+            user for user in mine.tolist() if user != main and kinds[user] * 2 <= kinds[main]
+        ]
     return np.array(result, np.int64)
 
 
 RULES = (
-    Rule(
-        "shared-gpu",
-        "Another process works on the same GPU",
-        "a second process with fewer kinds of work has work on a GPU",
-        "process {pid} works on {device} for {work_ns}, in turn with the others",
-        "run it on another GPU, or at another time; MPS lets both work at once",
-        "the run without the work of that process",
-        NSIGHT_BRIDGE,
-        ("work", "graph"),
-        shared_gpu,
+    Check(
+        name="shared-gpu",
+        title="Another process works on the same GPU",
+        when="a second process with fewer kinds of work has work on a GPU",
+        text="process {pid} works on {device} for {work_ns}, in turn with the others",
+        remedy="run it on another GPU, or at another time; MPS lets both work at once",
+        estimate="the run without the work of that process",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "graph"),
+        find=shared_gpu,
     ),
-    Rule(
-        "uneven-gpus",
-        "One GPU of a process has more work than the others",
-        f"the kernels of a GPU take {MIN_MORE - 1:.0%} longer than the mean of the GPUs of its process",
-        "kernels on {device} take {kernels_ns}, {more_share} more than the mean of the GPUs of its process",
-        "give all GPUs the same share of the work",
-        "the run with the same time of kernels on all GPUs of the process",
-        NSIGHT_BRIDGE,
-        ("kernels", "graph"),
-        uneven_gpus,
+    Check(
+        name="uneven-gpus",
+        title="One GPU of a process has more work than the others",
+        when=f"the kernels of a GPU take {MIN_MORE - 1:.0%} longer than the mean of the GPUs of its process",
+        text="kernels on {device} take {kernels_ns}, {more_share} more than the mean of the GPUs of its process",
+        remedy="give all GPUs the same share of the work",
+        estimate="the run with the same time of kernels on all GPUs of the process",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "graph"),
+        find=uneven_gpus,
     ),
-    Rule(
-        "data-parallel",
-        "DataParallel is used",
-        "DataParallel runs, and work on several GPUs",
-        "calls of DataParallel: {calls}; one process launches the work of {gpus} GPUs",
-        "use DistributedDataParallel, with one process per GPU",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("work", "ops"),
-        data_parallel,
+    Check(
+        name="data-parallel",
+        title="DataParallel is used",
+        when="DataParallel runs, and work on several GPUs",
+        text="calls of DataParallel: {calls}; one process launches the work of {gpus} GPUs",
+        remedy="use DistributedDataParallel, with one process per GPU",
+        source=TENSORBOARD,
+        needs=("work", "ops"),
+        find=data_parallel,
     ),
-    Rule(
-        "slow-backend",
-        "Collectives do not run on NCCL",
-        "collectives of gloo, MPI or UCC run, on compute capability 3.5 or newer",
-        "collectives of another backend: {collectives}; they take {host_ns} on the host",
-        "use init_process_group(backend='nccl')",
-        NOT_ESTIMATED,
-        TENSORBOARD,
-        ("kernels", "ops", "capability", "graph"),
-        slow_backend,
+    Check(
+        name="slow-backend",
+        title="Collectives do not run on NCCL",
+        when="collectives of gloo, MPI or UCC run, on compute capability 3.5 or newer",
+        text="collectives of another backend: {collectives}; they take {host_ns} on the host",
+        remedy="use init_process_group(backend='nccl')",
+        source=TENSORBOARD,
+        needs=("kernels", "ops", "capability", "graph"),
+        find=slow_backend,
     ),
-    Rule(
-        "exposed-communication",
-        "Exposed communication",
-        f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the run",
-        "{device} communicates without computing for {exposed_ns}, {exposed_share} of the run",
-        "overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
-        "the run if communication cost nothing while its GPU computes",
-        NSIGHT_BRIDGE,
-        ("kernels", "graph"),
-        exposed_communication,
-        "overlap it with computation: start it earlier, on a separate stream",
+    Check(
+        name="exposed-communication",
+        title="Exposed communication",
+        when=f"communication while nothing computes is more than {MIN_EXPOSED:.0%} of the run",
+        text="{device} communicates without computing for {exposed_ns}, {exposed_share} of the run",
+        remedy="overlap it with computation: gradient_as_bucket_view, static_graph, FSDP prefetching; start it earlier, on a separate stream",
+        estimate="the run if communication cost nothing while its GPU computes",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "graph"),
+        find=exposed_communication,
+        remedy_elsewhere="overlap it with computation: start it earlier, on a separate stream",
     ),
-    Rule(
-        "stragglers",
-        "Ranks wait for a slow GPU",
-        f"kernels take {MIN_SLOWER - 1:.0%} longer on one GPU than the same kernels on the others, and collectives wait",
-        "kernels on {straggler} take {slower_share} longer than the same kernels on the other GPUs; they wait for it in collectives",
-        "find out why this GPU is slower (clocks, power, another process; bridge report REPORT --by rank,op); balance data and layers",
-        "the run with kernels as fast as on the other GPUs",
-        NSIGHT_BRIDGE,
-        ("kernels", "graph"),
-        stragglers,
+    Check(
+        name="stragglers",
+        title="Ranks wait for a slow GPU",
+        when=f"kernels take {MIN_SLOWER - 1:.0%} longer on one GPU than the same kernels on the others, and collectives wait",
+        text="kernels on {straggler} take {slower_share} longer than the same kernels on the other GPUs; they wait for it in collectives",
+        remedy="find out why this GPU is slower (clocks, power, another process; bridge report REPORT --by rank,op); balance data and layers",
+        estimate="the run with kernels as fast as on the other GPUs",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "graph"),
+        find=stragglers,
     ),
 )

@@ -5,19 +5,30 @@ docs/doctor.md lists the reasons. The same capture gives the same score.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
+from bridge.analyze.checks.advice.needs import Recorded
 from bridge.analyze.checks.failures import Failure, failures
 from bridge.analyze.checks.quality import amount, content
-from bridge.analyze.checks.quality.amount import CaptureEvidence, Deduction, Measurement, Reason
+from bridge.analyze.checks.quality.amount import (
+    CaptureEvidence,
+    Deduction,
+    Measurement,
+    ReasonCheck,
+)
 from bridge.analyze.core.device_work import NoDeviceWork, printed
 from bridge.analyze.run.gpu_use import no_device_work
 from bridge.join.attributed import AttributedCapture
 
 BEST = 100
-REASONS = (*content.PROFILER_REASONS, *content.CONTENT_REASONS, *amount.REASONS)
+REASONS: tuple[ReasonCheck, ...] = (
+    *content.PROFILER_REASONS,
+    *content.CONTENT_REASONS,
+    *amount.REASONS,
+)
 
 
 @dataclass(frozen=True)
@@ -47,24 +58,28 @@ class Quality:
         return self.nothing is None or self.nothing.activities > 0
 
 
-def quality(attributed: AttributedCapture) -> Quality:
+def quality(attributed: AttributedCapture, reasons: Sequence[ReasonCheck] = REASONS) -> Quality:
+    """Measure what stands against a capture; reasons whose data it lacks are left out."""
     evidence = CaptureEvidence(attributed)
-    measured = [
-        (reason, measurement)
-        for reason in REASONS
-        if (measurement := reason.find(evidence)) is not None
-    ]
-    result = [
-        Deduction(reason, m, cost) for reason, m in measured if (cost := reason.cost(m.value))
-    ]
-    result.sort(key=lambda deduction: -deduction.cost)  # equal costs are in the order of REASONS
+    recorded = Recorded(evidence)
+    judged: list[str] = []
+    result: list[Deduction] = []
+    for reason in reasons:
+        measured = None if recorded.lacks(reason) else reason.find(evidence)
+        if measured is None or reason.scale is None:
+            continue
+        judged.append(reason.name)
+        if cost := reason.scale.cost(measured.value):
+            remedy = reason.remedy_in(pytorch=evidence.uses_pytorch)
+            result.append(Deduction(reason, measured, reason.scale.unit, cost, remedy))
+    result.sort(key=lambda deduction: -deduction.cost)  # equal costs stay in the order of reasons
     nothing = no_device_work(attributed)
     score = max(0, BEST - sum(deduction.cost for deduction in result))
     return Quality(
         source=attributed.capture.source,
         score=None if nothing else score,
         reasons=tuple(result),
-        judged=tuple(reason.name for reason, _ in measured),
+        judged=tuple(judged),
         overhead=_overhead(evidence),
         nothing=nothing,
         messages=content.messages(evidence),
@@ -90,4 +105,4 @@ def _overhead(evidence: CaptureEvidence) -> pd.DataFrame:
     return result.reset_index().sort_values("total_ns", ascending=False, kind="stable")
 
 
-__all__ = ["BEST", "REASONS", "Deduction", "Measurement", "Quality", "Reason", "quality"]
+__all__ = ["BEST", "REASONS", "Deduction", "Measurement", "Quality", "ReasonCheck", "quality"]

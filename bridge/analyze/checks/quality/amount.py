@@ -1,18 +1,17 @@
-"""Reasons for deductions, the profiler's overhead, and reasons about the amount of data."""
+"""Measurements and deductions, the profiler's overhead, and reasons about the amount of data."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.core import no_timeline
+from bridge.analyze.checks.check import COUNT, NS, SHARE, Check, Scale
 from bridge.analyze.core.groups import highest, lowest
 from bridge.analyze.run.parts import is_warm_up as is_warm_up_step
 from bridge.analyze.run.steps import judge_steps
@@ -21,55 +20,31 @@ from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, busy_time
 from bridge.join.attributed import AttributedCapture
 
-# -- Reasons and deductions
-
-
-NS, SHARE, COUNT, RATE = "ns", "share", "count", "per second"  # units of measurements
+# -- Measurements and deductions
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The result of a reason: the ``value`` that determines its cost, and a text.
+    """The result of a reason: the ``value`` that determines its cost, and the figures of its text.
 
-    ``text`` has placeholders for ``figures``, whose suffixes are units: ``_ns``, ``_share`` (of 1);
-    others are counts or texts.
+    Suffixes of ``figures`` are units: ``_ns``, ``_share`` (of 1); others are counts or texts.
+    ``text`` is the sentence where it says more than that of the reason.
     """
 
     value: float
-    text: str
     figures: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Reason:
-    """A reason for a deduction: what is measured, in which unit, and what to do.
-
-    Up to ``free`` it costs nothing, from ``full`` on all ``points``; ``full`` is smaller where less
-    is worse. ``find`` returns None if the reason does not apply.
-    """
-
-    name: str
-    measures: str
-    unit: str
-    free: float
-    full: float
-    points: int
-    remedy: str
-    find: Callable[[CaptureEvidence], Measurement | None]
-
-    def cost(self, value: float) -> int:
-        """Return the points for a value: proportional between ``free`` and ``full``, rounded up."""
-        part = (value - self.free) / (self.full - self.free)
-        return math.ceil(round(self.points * min(max(part, 0.0), 1.0), 6))
+    text: str = ""
 
 
 @dataclass(frozen=True)
 class Deduction:
-    """A reason with a cost, what was measured, and the points."""
+    """A reason with a cost, what was measured, in which unit, the points, and what to do in this program."""
 
-    reason: Reason
+    reason: ReasonCheck
     measured: Measurement
+    unit: str
     cost: int
+    remedy: str
 
 
 # -- Overhead of the profiler while the program worked
@@ -186,6 +161,9 @@ class CaptureEvidence(Evidence):
         return Overhead.of(self.attributed)
 
 
+ReasonCheck: TypeAlias = Check[CaptureEvidence, Measurement | None]
+
+
 # -- Reasons about the amount of data
 
 
@@ -194,9 +172,7 @@ NS_PER_MS = 1_000_000
 
 def short_capture(evidence: CaptureEvidence) -> Measurement | None:
     """Measure how long all GPUs were busy together."""
-    if not evidence.is_kind(frames.KERNEL, frames.GRAPH).any() or not no_timeline.has_timeline(
-        evidence.capture
-    ):
+    if not evidence.is_kind(frames.KERNEL, frames.GRAPH).any():
         return None
     rows = np.flatnonzero(evidence.counted)
     start, device = (
@@ -206,7 +182,7 @@ def short_capture(evidence: CaptureEvidence) -> Measurement | None:
     busy = int(
         busy_time(device, start, evidence.attributed.end[rows], len(evidence.devices.names)).sum()
     )
-    return Measurement(busy, "the GPU was busy for {busy_ns} in all", {"busy_ns": busy})
+    return Measurement(busy, {"busy_ns": busy})
 
 
 def few_steps(evidence: CaptureEvidence) -> Measurement | None:
@@ -215,11 +191,7 @@ def few_steps(evidence: CaptureEvidence) -> Measurement | None:
     if not len(steps):
         return None
     maximum = max(last - first for first, last in steps.by_process())
-    return Measurement(
-        maximum,
-        "{steps} steps: too few to tell outliers from the others",
-        {"steps": maximum},
-    )
+    return Measurement(maximum, {"steps": maximum})
 
 
 def warm_up(evidence: CaptureEvidence) -> Measurement | None:
@@ -233,44 +205,37 @@ def warm_up(evidence: CaptureEvidence) -> Measurement | None:
     excess = length[is_warm_up] * (1 - 1 / (1 + change[is_warm_up]))
     share = float(excess.sum() / max(1, length.sum()))
     longest = float(np.max(1 + change[is_warm_up], initial=1.0))
-    text = (
-        "{steps} steps of warm-up, the longest {times} times as long as a usual one:"
-        " they add {work_share} of the time of all steps"
-    )
     figures = {"steps": int(is_warm_up.sum()), "times": f"{longest:.1f}", "work_share": share}
-    return Measurement(share, text, figures)
+    return Measurement(share, figures)
 
 
 REASONS = (
-    Reason(
-        "short-capture",
-        "time that GPUs were busy",
-        NS,
-        20 * NS_PER_MS,
-        0,
-        15,
-        "Capture more steps or a larger part of the program.",
-        short_capture,
+    Check(
+        name="short-capture",
+        title="time that GPUs were busy",
+        scale=Scale(unit=NS, free=20 * NS_PER_MS, full=0, points=15),
+        text="the GPU was busy for {busy_ns} in all",
+        remedy="Capture more steps or a larger part of the program.",
+        find=short_capture,
     ),
-    Reason(
-        "few-steps",
-        "steps, where steps are named",
-        COUNT,
-        5,
-        0,
-        10,
-        "Capture at least 5 steps with bridge run --schedule wait=1,warmup=1,active=5.",
-        few_steps,
+    Check(
+        name="few-steps",
+        title="steps, where steps are named",
+        scale=Scale(unit=COUNT, free=5, full=0, points=10),
+        text="{steps} steps: too few to tell outliers from the others",
+        remedy="Capture at least 5 steps with bridge run --schedule wait=1,warmup=1,active=5.",
+        find=few_steps,
+        timeline=False,
     ),
-    Reason(
-        "warm-up",
-        "time of steps by which those of the warm-up are longer than a usual one",
-        SHARE,
-        0.05,
-        0.5,
-        10,
-        "Capture later steps with bridge run --schedule wait=1,warmup=2,active=5,"
+    Check(
+        name="warm-up",
+        title="time of steps by which those of the warm-up are longer than a usual one",
+        scale=Scale(unit=SHARE, free=0.05, full=0.5, points=10),
+        text="{steps} steps of warm-up, the longest {times} times as long as a usual one:"
+        " they add {work_share} of the time of all steps",
+        remedy="Capture later steps with bridge run --schedule wait=1,warmup=2,active=5,"
         " or leave out the warm-up with --step 3..9.",
-        warm_up,
+        find=warm_up,
+        timeline=False,
     ),
 )

@@ -9,15 +9,9 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.checks.advice import needs
-from bridge.analyze.checks.quality.amount import (
-    COUNT,
-    RATE,
-    SHARE,
-    CaptureEvidence,
-    Measurement,
-    Reason,
-)
-from bridge.analyze.core import no_timeline, validity
+from bridge.analyze.checks.check import COUNT, RATE, SHARE, Check, Scale
+from bridge.analyze.checks.quality.amount import CaptureEvidence, Measurement
+from bridge.analyze.core import validity
 from bridge.analyze.core.groups import highest, lowest, sums
 from bridge.importers import frames
 from bridge.importers.capture import UNREAD
@@ -47,9 +41,8 @@ def overhead(evidence: CaptureEvidence) -> Measurement | None:
     if not len(evidence.capture.overhead):
         return None
     result = evidence.overhead
-    text = "{own_share} of the time is the profiler's own: {own_ns} of {window_ns}"
     figures = {"own_share": result.share, "own_ns": result.own, "window_ns": result.window}
-    return Measurement(result.share, text, figures)
+    return Measurement(result.share, figures)
 
 
 def dense_ranges(evidence: CaptureEvidence) -> Measurement | None:
@@ -67,13 +60,12 @@ def dense_ranges(evidence: CaptureEvidence) -> Measurement | None:
     share = float(min(count[worst] * RANGE_COST_NS / duration[worst], 1.0)) * bool(
         count[worst] >= MIN_RANGES
     )
-    text = "{ranges} ranges on one thread in {lasted_ns}: recording them took at least {cost_share} of it"
     figures = {
         "ranges": int(count[worst]),
         "lasted_ns": int(duration[worst]),
         "cost_share": share,
     }
-    return Measurement(share, text, figures)
+    return Measurement(share, figures)
 
 
 def _warnings(evidence: CaptureEvidence) -> pd.DataFrame:
@@ -137,11 +129,10 @@ def dropped_records(evidence: CaptureEvidence) -> Measurement | None:
     process = frames.ints(table, "process")
     affected = len(processes) if (process == NONE).any() else int(np.isin(processes, process).sum())
     affected = affected or int(len(table) > 0)
-    text = "for {hit} of {every} processes the profiler reports: {message}"
     certain = table.iloc[np.flatnonzero(_matching(table, tells_of_loss))]
     message = _most_frequent(certain if len(certain) else table)
     figures = {"hit": affected, "every": len(processes), "message": message}
-    return Measurement(affected / max(len(processes), 1), text, figures)
+    return Measurement(affected / max(len(processes), 1), figures)
 
 
 def profiler_warnings(evidence: CaptureEvidence) -> Measurement | None:
@@ -151,8 +142,7 @@ def profiler_warnings(evidence: CaptureEvidence) -> Measurement | None:
     table = _warnings(evidence)
     is_other = ~_is_incomplete(table) & ~_matching(table, _is_of_others)
     table = table.iloc[np.flatnonzero(is_other)]
-    text = "the profiler warns {warnings} times: {message}"
-    return Measurement(len(table), text, {"warnings": len(table), "message": _most_frequent(table)})
+    return Measurement(len(table), {"warnings": len(table), "message": _most_frequent(table)})
 
 
 def _most_frequent(table: pd.DataFrame) -> str:
@@ -176,62 +166,53 @@ def host_tracing(evidence: CaptureEvidence) -> Measurement | None:
         return None
     rate, rows, name = max(rates)
     text = f"{{rows}} {name}, {{rate}} per second"
-    return Measurement(rate, text, {"rows": rows, "rate": round(rate)})
+    return Measurement(rate, {"rows": rows, "rate": round(rate)}, text)
 
 
 PROFILER_REASONS = (
-    Reason(
-        "dropped-records",
-        "processes with lost records, as the profiler reports",
-        SHARE,
-        0.0,
-        1.0,
-        20,
-        "Let the program end by itself, or stop the capture before it ends with"
+    Check(
+        name="dropped-records",
+        title="processes with lost records, as the profiler reports",
+        scale=Scale(unit=SHARE, free=0.0, full=1.0, points=20),
+        text="for {hit} of {every} processes the profiler reports: {message}",
+        remedy="Let the program end by itself, or stop the capture before it ends with"
         " nsys profile --capture-range=cudaProfilerApi. Flush buffers more often with --cuda-flush-interval=1000,"
         " and use an nsys at least as new as the driver.",
-        dropped_records,
+        find=dropped_records,
     ),
-    Reason(
-        "profiler-warnings",
-        "other warnings and errors of the profiler",
-        COUNT,
-        0,
-        2,
-        5,
-        "Read all messages in the frame diagnostics or under Diagnostics Summary in nsys-ui.",
-        profiler_warnings,
+    Check(
+        name="profiler-warnings",
+        title="other warnings and errors of the profiler",
+        scale=Scale(unit=COUNT, free=0, full=2, points=5),
+        text="the profiler warns {warnings} times: {message}",
+        remedy="Read all messages in the frame diagnostics or under Diagnostics Summary in nsys-ui.",
+        find=profiler_warnings,
     ),
-    Reason(
-        "profiler-overhead",
-        "the profiler's own time on threads that launch, between the first op or launch and the end of the work",
-        SHARE,
-        0.01,
-        0.2,
-        25,
-        "Begin after start-up and capture longer with bridge run --schedule wait=1,warmup=1,active=5."
+    Check(
+        name="profiler-overhead",
+        title="the profiler's own time on threads that launch, between the first op or launch and the end of the work",
+        scale=Scale(unit=SHARE, free=0.01, full=0.2, points=25),
+        text="{own_share} of the time is the profiler's own: {own_ns} of {window_ns}",
+        remedy="Begin after start-up and capture longer with bridge run --schedule wait=1,warmup=1,active=5."
         " Flush buffers less often with nsys profile --cuda-flush-interval=0.",
-        overhead,
+        find=overhead,
     ),
-    Reason(
-        "dense-ranges",
-        "time to record the ranges of a thread with 1000 or more of them, at 1 us each",
-        SHARE,
-        0.02,
-        0.3,
-        15,
-        "Annotate fewer and longer parts, or leave out the ranges of libraries with --nvtx-domain-exclude.",
-        dense_ranges,
+    Check(
+        name="dense-ranges",
+        title="time to record the ranges of a thread with 1000 or more of them, at 1 us each",
+        scale=Scale(unit=SHARE, free=0.02, full=0.3, points=15),
+        text="{ranges} ranges on one thread in {lasted_ns}: recording them took at least {cost_share} of it",
+        remedy="Annotate fewer and longer parts, or leave out the ranges of libraries with --nvtx-domain-exclude.",
+        find=dense_ranges,
+        timeline=False,
     ),
-    Reason(
-        "host-tracing",
-        "calls of the OS runtime, samples of the CPU, context switches: the most frequent of them",
-        RATE,
-        1_000,
-        100_000,
-        5,
-        "Record less of the host with nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none.",
-        host_tracing,
+    Check(
+        name="host-tracing",
+        title="calls of the OS runtime, samples of the CPU, context switches: the most frequent of them",
+        scale=Scale(unit=RATE, free=1_000, full=100_000, points=5),
+        text="{rows} records of the host, {rate} per second",
+        remedy="Record less of the host with nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none.",
+        find=host_tracing,
     ),
 )
 
@@ -239,14 +220,11 @@ PROFILER_REASONS = (
 # -- Reasons about the content
 
 
-def no_kernels(evidence: CaptureEvidence) -> Measurement | None:
+def no_kernels(evidence: CaptureEvidence) -> Measurement:
     """Measure whether CUDA calls were recorded, but no kernel: in the whole capture, of which a part may have none."""
     calls = len(evidence.capture.launches)
-    if not calls:
-        return None
     has_kernels = frames.is_kind(evidence.capture.activities, frames.KERNEL, frames.GRAPH).any()
-    text = "{calls} API calls and no kernel"
-    return Measurement(float(not has_kernels), text, {"calls": calls})
+    return Measurement(float(not has_kernels), {"calls": calls})
 
 
 def unread_events(evidence: CaptureEvidence) -> Measurement | None:
@@ -255,30 +233,25 @@ def unread_events(evidence: CaptureEvidence) -> Measurement | None:
     if not unread:
         return None
     every = unread + len(evidence.capture.activities)
-    text = "{unread} of {every} events of a device are of kinds that are not read"
-    return Measurement(unread / every, text, {"unread": unread, "every": every})
+    return Measurement(unread / every, {"unread": unread, "every": every})
 
 
-def opaque_graphs(evidence: CaptureEvidence) -> Measurement | None:
+def opaque_graphs(evidence: CaptureEvidence) -> Measurement:
     """Measure the fraction of GPU time in graphs recorded without their nodes."""
-    if not evidence.counted.any():
-        return None
     rows = needs.opaque_graph_rows(evidence)
-    text = "{work_share} of GPU time is in {graphs} graphs recorded as a whole"
     figures = {"graphs": len(rows), "work_share": needs.time_share(evidence, rows)}
-    return Measurement(needs.time_share(evidence, rows), text, figures)
+    return Measurement(needs.time_share(evidence, rows), figures)
 
 
 def no_api_record(evidence: CaptureEvidence) -> Measurement | None:
     """Measure the fraction of the time of kernels and graphs without an API call."""
     work = evidence.is_kind(frames.KERNEL, frames.GRAPH)
-    if not work.any() or not no_timeline.has_timeline(evidence.capture):
+    if not work.any():
         return None
     is_lost = work & (evidence.attributed.attribution.reason == NO_LAUNCH)
     spent, total = (int(evidence.time[rows].sum()) for rows in (is_lost, work))
     share = spent / max(total, 1)
-    text = "{kernels} kernels, {work_share} of their time, have no API call that leads to an op"
-    return Measurement(share, text, {"kernels": int(is_lost.sum()), "work_share": share})
+    return Measurement(share, {"kernels": int(is_lost.sum()), "work_share": share})
 
 
 def _computes(evidence: CaptureEvidence) -> bool:
@@ -287,42 +260,39 @@ def _computes(evidence: CaptureEvidence) -> bool:
 
 def no_ops(evidence: CaptureEvidence) -> Measurement | None:
     """Measure whether work ran without any range that could own it."""
-    if not _computes(evidence) or not no_timeline.has_timeline(evidence.capture):
+    if not _computes(evidence):
         return None
     has_none = not (evidence.attributed.op != NONE).any()
-    return Measurement(float(has_none), "no ranges: no work can be attributed to an op", {})
+    return Measurement(float(has_none), {})
 
 
-def outside_ops(evidence: CaptureEvidence) -> Measurement | None:
+def outside_ops(evidence: CaptureEvidence) -> Measurement:
     """Measure the fraction of GPU time launched outside of ops."""
-    if not evidence.counted.any() or not (evidence.attributed.op != NONE).any():
-        return None
     rows = needs.rows_outside_ops(evidence)
     share = needs.time_share(evidence, rows)
-    text = "{work_share} of GPU time was launched outside any op"
-    return Measurement(share, text, {"work_share": share})
+    return Measurement(share, {"work_share": share})
 
 
 def open_ranges(evidence: CaptureEvidence) -> Measurement | None:
     """Measure the fraction of ranges that never ended."""
     ranges = evidence.capture.ranges
-    if not len(ranges) or not no_timeline.has_timeline(evidence.capture):
+    if not len(ranges):
         return None
     open_count = int(ranges["open"].sum())
-    text = "{cut} of {ranges} ranges never ended: they reach to the end of the capture"
-    return Measurement(open_count / len(ranges), text, {"cut": open_count, "ranges": len(ranges)})
+    return Measurement(open_count / len(ranges), {"cut": open_count, "ranges": len(ranges)})
 
 
-def unlawful_times(evidence: CaptureEvidence) -> Measurement | None:
+IMPOSSIBLE = "impossible times, before the session or with the end before the start"
+
+
+def unlawful_times(evidence: CaptureEvidence) -> Measurement:
     """Measure the fraction of rows with impossible times."""
-    if not no_timeline.has_timeline(evidence.capture):
-        return None
     values = {name: len(rows) for name, rows in validity.wrong_times(evidence.attributed).items()}
     row_count = sum(len(getattr(evidence.capture, name)) for name in values)
     wrong_count = sum(values.values())
     kinds = ", ".join(f"{count} {name}" for name, count in values.items() if count)
-    text = f"impossible times, before the session or with the end before the start: {kinds}"
-    return Measurement(wrong_count / max(row_count, 1), text, {})
+    text = f"{IMPOSSIBLE}: {kinds}"
+    return Measurement(wrong_count / max(row_count, 1), {}, text)
 
 
 def skewed_clocks(evidence: CaptureEvidence) -> Measurement | None:
@@ -334,122 +304,106 @@ def skewed_clocks(evidence: CaptureEvidence) -> Measurement | None:
     start = frames.ints(evidence.capture.activities, "start")[rows]
     lead = frames.ints(evidence.capture.launches, "start")[launch[rows]] - start
     early_count, maximum = int((lead > 0).sum()), int(lead.max())
-    text = (
-        "{early} of {work} activities began before the call that launched them, by up to {most_ns}"
-    )
     figures = {"early": early_count, "work": len(rows), "most_ns": max(maximum, 0)}
-    return Measurement(early_count / len(rows), text, figures)
+    return Measurement(early_count / len(rows), figures)
 
 
 def no_gpu_names(evidence: CaptureEvidence) -> Measurement | None:
     """Measure the fraction of used devices without a name."""
     devices = evidence.capture.devices
-    if not len(devices) or not no_timeline.has_timeline(evidence.capture):
+    if not len(devices):
         return None
     unnamed = int((devices["name"].astype(object) == "").sum())
-    text = "the names of {nameless} of {devices} GPUs are unknown: no peaks, no occupancy"
-    return Measurement(unnamed / len(devices), text, {"nameless": unnamed, "devices": len(devices)})
+    return Measurement(unnamed / len(devices), {"nameless": unnamed, "devices": len(devices)})
 
 
 CONTENT_REASONS = (
-    Reason(
-        "no-kernels",
-        "CUDA calls without any kernel",
-        COUNT,
-        0,
-        1,
-        80,
-        "Record the part that computes, to its end. bridge doctor without a report checks this machine.",
-        no_kernels,
+    Check(
+        name="no-kernels",
+        title="CUDA calls without any kernel",
+        scale=Scale(unit=COUNT, free=0, full=1, points=80),
+        text="{calls} API calls and no kernel",
+        remedy="Record the part that computes, to its end. bridge doctor without a report checks this machine.",
+        find=no_kernels,
+        needs=("calls",),
+        timeline=False,
     ),
-    Reason(
-        "unread-events",
-        "events of a device that are of kinds that are not read",
-        SHARE,
-        0.0,
-        0.5,
-        40,
-        "Times of this device lack these events: the warning of the report names their kinds.",
-        unread_events,
+    Check(
+        name="unread-events",
+        title="events of a device that are of kinds that are not read",
+        scale=Scale(unit=SHARE, free=0.0, full=0.5, points=40),
+        text="{unread} of {every} events of a device are of kinds that are not read",
+        remedy="Times of this device lack these events: the warning of the report names their kinds.",
+        find=unread_events,
     ),
-    Reason(
-        "opaque-graphs",
-        "GPU time in CUDA graphs that were recorded as a whole",
-        SHARE,
-        0.0,
-        1.0,
-        40,
-        "Record the nodes of graphs with nsys profile --cuda-graph-trace=node.",
-        opaque_graphs,
+    Check(
+        name="opaque-graphs",
+        title="GPU time in CUDA graphs that were recorded as a whole",
+        scale=Scale(unit=SHARE, free=0.0, full=1.0, points=40),
+        text="{work_share} of GPU time is in {graphs} graphs recorded as a whole",
+        remedy="Record the nodes of graphs with nsys profile --cuda-graph-trace=node.",
+        find=opaque_graphs,
+        needs=("work",),
+        timeline=False,
     ),
-    Reason(
-        "no-api-record",
-        "time of kernels and graphs without an API call",
-        SHARE,
-        0.005,
-        0.5,
-        30,
-        f"Record API calls with {needs.TRACE}. Wait for the GPU (torch.cuda.synchronize()) before the capture begins.",
-        no_api_record,
+    Check(
+        name="no-api-record",
+        title="time of kernels and graphs without an API call",
+        scale=Scale(unit=SHARE, free=0.005, full=0.5, points=30),
+        text="{kernels} kernels, {work_share} of their time, have no API call that leads to an op",
+        remedy=f"Record API calls with {needs.TRACE}."
+        " Wait for the GPU (torch.cuda.synchronize()) before the capture begins.",
+        find=no_api_record,
     ),
-    Reason(
-        "no-ops",
-        "work without any range",
-        COUNT,
-        0,
-        1,
-        30,
-        f"Record ranges with {needs.ANNOTATE}. With PyTorch's profiler, use ProfilerActivity.CPU.",
-        no_ops,
+    Check(
+        name="no-ops",
+        title="work without any range",
+        scale=Scale(unit=COUNT, free=0, full=1, points=30),
+        text="no ranges: no work can be attributed to an op",
+        remedy=f"Record ranges with {needs.ANNOTATE}. With PyTorch's profiler, use ProfilerActivity.CPU.",
+        find=no_ops,
     ),
-    Reason(
-        "outside-ops",
-        "GPU time launched outside any op, where there are ops",
-        SHARE,
-        needs.MIN_OUTSIDE,
-        1.0,
-        30,
-        "Annotate this work with @nvtx_op or bridge.torch.annotate(model). The command why explains an example.",
-        outside_ops,
+    Check(
+        name="outside-ops",
+        title="GPU time launched outside any op, where there are ops",
+        scale=Scale(unit=SHARE, free=needs.MIN_OUTSIDE, full=1.0, points=30),
+        text="{work_share} of GPU time was launched outside any op",
+        remedy="Annotate this work with @nvtx_op or bridge.torch.annotate(model). The command why explains an example.",
+        find=outside_ops,
+        needs=("work", "ops"),
+        timeline=False,
     ),
-    Reason(
-        "open-ranges",
-        "ranges that never ended",
-        SHARE,
-        0.0,
-        0.1,
-        10,
-        "End the capture between steps with bridge.profile(…) and .step(), and let the program end by itself.",
-        open_ranges,
+    Check(
+        name="open-ranges",
+        title="ranges that never ended",
+        scale=Scale(unit=SHARE, free=0.0, full=0.1, points=10),
+        text="{cut} of {ranges} ranges never ended: they reach to the end of the capture",
+        remedy="End the capture between steps with bridge.profile(…) and .step(), and let the program end by itself.",
+        find=open_ranges,
     ),
-    Reason(
-        "unlawful-times",
-        "ranges, calls and activities that begin before the session or end before they start",
-        SHARE,
-        0.0,
-        0.05,
-        15,
-        "Capture again. If the times are still impossible, use another nsys or driver.",
-        unlawful_times,
+    Check(
+        name="unlawful-times",
+        title="ranges, calls and activities that begin before the session or end before they start",
+        scale=Scale(unit=SHARE, free=0.0, full=0.05, points=15),
+        text=IMPOSSIBLE,
+        remedy="Capture again. If the times are still impossible, use another nsys or driver.",
+        find=unlawful_times,
     ),
-    Reason(
-        "skewed-clocks",
-        "activities that began before the call that launched them",
-        SHARE,
-        0.001,
-        0.2,
-        15,
-        "Do not trust idle times, gaps and waits. Capture again with a newer nsys or driver.",
-        skewed_clocks,
+    Check(
+        name="skewed-clocks",
+        title="activities that began before the call that launched them",
+        scale=Scale(unit=SHARE, free=0.001, full=0.2, points=15),
+        text="{early} of {work} activities began before the call that launched them, by up to {most_ns}",
+        remedy="Do not trust idle times, gaps and waits. Capture again with a newer nsys or driver.",
+        find=skewed_clocks,
+        timeline=False,
     ),
-    Reason(
-        "no-gpu-names",
-        "GPUs without a known name",
-        SHARE,
-        0.0,
-        1.0,
-        5,
-        f"Use {needs.GPU_DESCRIPTION}, or set the peaks with --peak-tflops and --peak-gbs.",
-        no_gpu_names,
+    Check(
+        name="no-gpu-names",
+        title="GPUs without a known name",
+        scale=Scale(unit=SHARE, free=0.0, full=1.0, points=5),
+        text="the names of {nameless} of {devices} GPUs are unknown: no peaks, no occupancy",
+        remedy=f"Use {needs.GPU_DESCRIPTION}, or set the peaks with --peak-tflops and --peak-gbs.",
+        find=no_gpu_names,
     ),
 )

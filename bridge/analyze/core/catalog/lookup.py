@@ -13,7 +13,11 @@ from bridge.knowledge.suggestions import unknown_name
 
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(
-    ["json", *OS_DETAILS, "category", "source_kind", "target_kind", *GEOMETRY, "result"]
+    [
+        *"json category source_kind target_kind result waits cuda_streams overhead".split(),
+        *OS_DETAILS,
+        *GEOMETRY,
+    ]
 )
 QUALITY_DETAILS = frozenset(["overhead", "result"])
 SAMPLE_DETAILS = ("samples",)  # samples of the CPU with their call stacks

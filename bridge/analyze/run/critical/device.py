@@ -80,9 +80,7 @@ def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
     )
 
 
-def _further(
-    work: Work, waits: Waits, before: Ints, is_apart: Flags
-) -> tuple[Ints, Ints, Flags]:
+def _further(work: Work, waits: Waits, before: Ints, is_apart: Flags) -> tuple[Ints, Ints, Flags]:
     """Return activities, what they wait for besides the activity right before them, and whether by a rule.
 
     ``is_apart`` is whether the activity that each one follows is not the one right before it.

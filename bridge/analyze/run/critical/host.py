@@ -186,9 +186,38 @@ def _followed_threads(work: Work, waits: Waits) -> Ints:
     does. Without any other thread all are followed.
     """
     attribution = work.attributed.attribution
-    acts = np.unique(attribution.stack[work.issues | waits.waits])
-    followed: Ints = np.union1d(acts, np.unique(attribution.nesting.stack))
+    followed: Ints = np.union1d(_acting(work, waits), np.unique(attribution.nesting.stack))
     return followed if len(followed) else np.unique(attribution.stack)
+
+
+def _acting(work: Work, waits: Waits) -> Ints:
+    """Return the stacks of the threads that issue work, or wait for it other than by asking for it."""
+    acts = work.issues | waits.waits
+    acts[work.polls.first] = work.issues[work.polls.first]
+    result: Ints = np.unique(work.attributed.attribution.stack[acts])
+    return result
+
+
+def leading_threads(work: Work, waits: Waits) -> Ints:
+    """Return the stacks of the threads that decide when the run ends: those that act, and main threads.
+
+    What others do beside them, such as loaders that work until they are told to end, ends no run. Without a thread that
+    acts all lead.
+    """
+    attribution, capture = work.attributed.attribution, work.attributed.capture
+    acting = _acting(work, waits)
+    if not len(acting):
+        return np.unique(np.concatenate((attribution.stack, attribution.nesting.stack)))
+    parts = [acting]
+    nesting = attribution.nesting
+    for stack, table, rows in (
+        (attribution.stack, capture.launches, slice(None)),
+        (nesting.stack, capture.ranges, nesting.range),
+    ):
+        thread, process = (frames.ints(table, c)[rows] for c in ("thread", "process"))
+        parts.append(stack[(thread & frames.ID_BITS) == frames.pid(process)])
+    result: Ints = np.unique(np.concatenate(parts))
+    return result
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,12 @@ Pairs = tuple[Ints, Ints]
 CONTEXT, STREAM = LANE[:-1], ("report", "process", "context", "stream")
 UNKNOWN, BLOCKING, NON_BLOCKING, NULL = range(4)  # places in frames.STREAM_KINDS
 MAX_BROKEN = 0.02  # of the pairs that a rule orders; above, the rule does not hold
+SWITCH_NS = 100_000  # from a kernel of one process to one of another that waited for it
 TO_DEVICE, TO_HOST, PEER = 1, 2, 10  # copy kinds of nsys
 FREEING = re.compile(r"cu(?:da)?(?:Mem)?Free(?!\w*Async)\w*")
-BLOCKED_NS = 20_000  # a launch that takes longer, and more than `BLOCKED` times the median, may have waited
+BLOCKED_NS = (
+    20_000  # a launch that takes longer, and more than `BLOCKED` times the median, may have waited
+)
 BLOCKED = 5
 MIN_BLOCKED = 8  # launches that must have waited at one depth of the queue
 NOTHING = np.empty(0, np.int64)
@@ -36,9 +39,11 @@ NOTHING = np.empty(0, np.int64)
 
 
 def device_order(work: Work) -> Pairs:
-    """Return activities, and what each waits for by the rules of the default stream and of copy engines."""
-    parts = [*_default_streams(work), *_copy_engines(work)]
-    waiting, awaited = (np.concatenate(c) for c in zip(*parts, strict=True)) if parts else (NOTHING, NOTHING)
+    """Return activities, and what each waits for by the rules of the default stream, copy engines and processes."""
+    parts = [*_default_streams(work), *_copy_engines(work), *_time_slices(work)]
+    waiting, awaited = (
+        (np.concatenate(c) for c in zip(*parts, strict=True)) if parts else (NOTHING, NOTHING)
+    )
     return waiting, awaited
 
 
@@ -116,6 +121,23 @@ def _copy_engines(work: Work) -> Iterator[Pairs]:
             yield after[changes], before[changes]
 
 
+def _time_slices(work: Work) -> Iterator[Pairs]:
+    """Yield the kernels that waited for those of another process: without MPS a GPU works for one at a time."""
+    kernels = frames.is_kind(work.attributed.capture.activities, frames.KERNEL, frames.GRAPH)[work.row]
+    gpu = Devices.of_report(work.attributed).gpu[work.row]
+    process = work.column("process")
+    rows = np.flatnonzero(kernels)
+    rows = rows[order_by(gpu[rows], work.start[rows], work.rank[rows])]
+    for first, last in pairwise(run_edges(gpu[rows]).tolist()):
+        before, after = rows[first : last - 1], rows[first + 1 : last]
+        changes = process[before] != process[after]
+        before, after = before[changes], after[changes]
+        holds = work.end[before] <= work.start[after]
+        if len(holds) and (~holds).mean() <= MAX_BROKEN:
+            near = holds & (work.start[after] - work.end[before] <= SWITCH_NS)
+            yield after[near], before[near]
+
+
 # -- Calls that wait for work
 
 
@@ -152,7 +174,9 @@ def staged_after(work: Work, calls: Ints) -> Pairs:
     calls, own = calls[own != NONE], own[own != NONE]
     before = work.before[own]
     waited = (before != NONE) & (work.end[own] > work.call_end[calls])
-    waited &= (work.end[before] > work.call_start[calls]) & (work.end[before] < work.call_end[calls])
+    waited &= (work.end[before] > work.call_start[calls]) & (
+        work.end[before] < work.call_end[calls]
+    )
     return calls[waited], before[waited]
 
 

@@ -18,6 +18,7 @@ from bridge.analyze.run.critical.graph import NEVER, Graph
 from bridge.join.arrays import NONE, Flags, Ints, stable_order
 from bridge.join.forest import sums_above
 
+Floats = NDArray[np.float64]
 MAX_ROUNDS = 60  # of improvement; after them each point is computed once, in the order of the edges
 MAX_SHIFT = 1 << 62  # of times, so that chains can follow one another on one axis
 
@@ -27,9 +28,11 @@ class Draft:
     """A graph with other delays and edges than the recorded ones.
 
     ``delay``, ``chained`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points
-    that were not earlier in the recorded run, so that no change makes a circle.
+    that were not earlier in the recorded run, so that no change makes a circle. ``recorded`` are the delays of the graph:
+    what makes a delay shorter twice counts once, the shorter one.
     """
 
+    recorded: Ints
     delay: Ints
     chained: Flags
     cross: Ints
@@ -37,19 +40,19 @@ class Draft:
     @classmethod
     def of(cls, graph: Graph) -> Draft:
         """Return a draft without any change."""
-        return cls(graph.delay.copy(), graph.chained.copy(), graph.cross.copy())
+        return cls(graph.delay, graph.delay.copy(), graph.chained.copy(), graph.cross.copy())
 
-    def copy(self) -> Draft:
-        """Return a draft with the same changes, to which others can be added."""
-        return Draft(self.delay.copy(), self.chained.copy(), self.cross.copy())
+    def limit(self, points: Ints, ns: Ints | int) -> None:
+        """Let the delay before each of some points be at most so long."""
+        self.delay[points] = np.minimum(self.delay[points], ns)
 
-    def scale(self, points: Ints, factor: float) -> None:
-        """Multiply the delay before some points; 0 removes it."""
-        self.delay[points] = np.rint(self.delay[points] * factor).astype(np.int64)
+    def scale(self, points: Ints, factor: float | Floats) -> None:
+        """Let the delay before some points be a part of what was recorded; 0 removes it."""
+        self.limit(points, np.rint(self.recorded[points] * factor).astype(np.int64))
 
     def shorten(self, points: Ints, ns: Ints) -> None:
-        """Take ns from the delay before each of some distinct points, at most all of it."""
-        self.delay[points] = np.maximum(self.delay[points] - ns, 0)
+        """Take ns from the recorded delay before each of some points, at most all of it."""
+        self.limit(points, np.maximum(self.recorded[points] - ns, 0))
 
     def remove(self, points: Ints) -> None:
         """Let no time pass between some points and what they wait for."""
@@ -86,14 +89,14 @@ class Retiming:
     ends: NDArray[np.int32]
 
     @classmethod
-    def of(cls, graph: Graph, last: int, others: Ints) -> Retiming:
-        """Prepare a graph; the run ends with the latest of the points up to the time ``last``.
+    def of(cls, graph: Graph, last: int, others: Ints, asides: Flags) -> Retiming:
+        """Prepare a graph; the run ends with the latest of the points up to the time ``last``, without ``asides``.
 
-        ``others`` are points for which drafts may let points wait, but which end no run.
+        ``others`` are points for which drafts may let points wait.
         """
         ends = graph.time <= last
         ends[:-1] &= ~(graph.chained[1:] & (graph.time[1:] <= last))
-        ends[others] = False
+        ends &= ~asides
         is_kept = graph.cross != NONE
         is_kept[others] = True
         is_kept[graph.cross[is_kept]] = True

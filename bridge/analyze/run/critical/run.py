@@ -13,7 +13,7 @@ from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import Graph
-from bridge.analyze.run.critical.host import HostPoints
+from bridge.analyze.run.critical.host import HostPoints, leading_threads
 from bridge.analyze.run.critical.releases import Releases
 from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
@@ -110,8 +110,20 @@ class Run:
     @cached_property
     def end_point(self) -> int:
         """The last point of the selected part of the run; of several one of a device."""
-        time = self.graph.time[: self.hosts + len(self.host.time)]
-        return int(np.argmax(np.where(time <= self.last, time, np.iinfo(np.int64).min)))
+        leads = (self.graph.time <= self.last) & ~self.asides
+        return int(np.argmax(np.where(leads, self.graph.time, np.iinfo(np.int64).min)))
+
+    @cached_property
+    def asides(self) -> Flags:
+        """Which points end no run: those of threads that do not lead, of work without a call, and of releases."""
+        result = np.zeros(len(self.graph), bool)
+        host = slice(self.hosts, self.hosts + len(self.host.time))
+        result[host] = ~np.isin(self.host.stack, leading_threads(self.work, self.waits))
+        called = np.bincount(self.work.lane, self.work.launch != NONE)
+        if called.any():  # else no call was recorded
+            result[: self.hosts] = np.append(called[self.work.lane] == 0, False)[self.device.activity]
+        result[host.stop :] = True
+        return result if not result.all() else np.zeros(len(result), bool)
 
     @cached_property
     def names(self) -> list[str]:
@@ -247,7 +259,7 @@ class Run:
     @cached_property
     def retiming(self) -> Retiming:
         """The graph for other delays than the recorded ones."""
-        return Retiming.of(self.graph, self.last, self.releases.released)
+        return Retiming.of(self.graph, self.last, self.releases.released, self.asides)
 
     def points_of(self, kind: int, name: int) -> Ints:
         """Return the points before which the delay is of a kind and a name."""
@@ -292,7 +304,9 @@ class Run:
     def span_without(self, points: Ints) -> int:
         """Return the length of the run in ns without the delay before these points."""
         points = points[self.graph.time[points] > self.first]
-        return self.span_of(lambda draft: draft.shorten(points, self.graph.time[points] - self.first))
+        return self.span_of(
+            lambda draft: draft.shorten(points, self.graph.time[points] - self.first)
+        )
 
 
 def _threads(run: Run, points: Ints) -> Ints:

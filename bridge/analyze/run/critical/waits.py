@@ -140,9 +140,7 @@ class Waits:
         pairs = _stream_waits(work, records, stream_waits), device_order(work)
         activity, awaited = (np.concatenate(c) for c in zip(*pairs, strict=True))
         by_rule = np.repeat([False, True], [len(waiting) for waiting, _ in pairs])
-        return cls(
-            waits, call[order], released[order], by_start[order], activity, awaited, by_rule
-        )
+        return cls(waits, call[order], released[order], by_start[order], activity, awaited, by_rule)
 
 
 def _own_last(work: Work) -> Ints:

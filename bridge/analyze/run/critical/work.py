@@ -37,7 +37,9 @@ class Polls:
         """Find the runs of queries that follow each other on a thread, of which only the last succeeded."""
         order = order_by(work_stack, start)
         asks, failed, stack = is_query[order], result[order] == NOT_READY, work_stack[order]
-        goes_on = np.zeros(len(order), bool)  # whether a query belongs to the run of the call before
+        goes_on = np.zeros(
+            len(order), bool
+        )  # whether a query belongs to the run of the call before
         goes_on[1:] = asks[1:] & asks[:-1] & failed[:-1] & (stack[1:] == stack[:-1])
         first = np.flatnonzero(asks & ~goes_on)
         last = np.flatnonzero(asks & ~np.append(goes_on[1:], False)[: len(order)])

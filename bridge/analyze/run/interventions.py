@@ -16,6 +16,7 @@ from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.forest import nearest
 
 NODE_GAP_NS = 1_000  # between two kernels of a CUDA graph that follow each other
+PREPARING_NS = 100_000  # of host code before a launch, at most: longer code does something else
 NODE_LAUNCH_NS = 50  # of the launch of a graph, per node
 
 
@@ -160,7 +161,10 @@ def as_graph(run: Run, places: Ints) -> Change:
 
 
 def code_between(run: Run, launches: Flags) -> Ints:
-    """Return the points of host code in ops whose own calls are all such launches."""
+    """Return the points of host code that prepares some launches.
+
+    It is that of ops whose own calls are all such launches, and short code right before one of them.
+    """
     attributed, host = run.work.attributed, run.host
     nodes = len(attributed.attribution.nesting)
     of_call = attributed.launch_node
@@ -169,8 +173,18 @@ def code_between(run: Run, launches: Flags) -> Ints:
     others[of_call[~launches]] = True
     inside = launching & ~others
     inside[NONE] = False
-    in_code = inside[host.node] & (host.call == NONE) & (host.system == NONE)
-    return run.hosts + np.flatnonzero(in_code)
+    is_code = (host.call == NONE) & (host.system == NONE)
+    return run.hosts + np.flatnonzero(is_code & (inside[host.node] | prepares(run, launches)))
+
+
+def prepares(run: Run, launches: Flags) -> Flags:
+    """Return whether the code before each point of the host is short, and a launch of these follows it."""
+    host = run.host
+    delay = run.graph.delay[run.hosts : run.hosts + len(host.time)]
+    follows = np.zeros(len(host.time), bool)
+    follows[:-1] = np.append(launches, False)[host.call[1:]] & host.chained[1:]
+    result: Flags = follows & (delay <= PREPARING_NS)
+    return result
 
 
 def hidden(run: Run, activities: Flags) -> Change:
@@ -203,6 +217,7 @@ __all__ = [
     "hidden",
     "host_points",
     "nothing",
+    "prepares",
     "system_points",
     "together",
     "under",

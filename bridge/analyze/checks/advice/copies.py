@@ -40,6 +40,7 @@ SMALL_BYTES, MANY = (
     65_536,
     10,
 )  # copies that could be packed: how large, and how many in one call of an op
+MIN_ONCE_NS = 20_000_000  # paid once, from which on it is worth a change
 MOST = 4  # groups of waits that are looked at
 CALL_NS = 8_000  # an asynchronous copy takes at most on the host
 
@@ -231,10 +232,12 @@ def _as_pinned(evidence: Evidence, rows: Ints, *, once: bool) -> Finding:
     figures = {
         "memcpys": len(rows),
         "moved_bytes": int(size.sum()),
+        "call": _name(evidence, launch[rows]),
         "held_ns": int(np.maximum(evidence.time[rows], evidence.call_time[launch[rows]]).sum()),
     }
     table = rule.activity_table(evidence, rows)
-    return Finding(figures, table, change=change, limit=limit, once=once)
+    is_small = once and figures["held_ns"] < MIN_ONCE_NS
+    return Finding(figures, table, change=None if is_small else change, limit=limit, once=once)
 
 
 def _pinned_rate(evidence: Evidence, direction: int) -> float:
@@ -427,7 +430,7 @@ RULES = (
         name="pageable-memcpys",
         title="Memcpys use pageable memory",
         when="a memcpy is from or to pageable memory of the host",
-        text="memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
+        text="memcpys of pageable memory by {call}: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
         remedy="pin host memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc in C++",
         estimate="the run if the same bytes moved as fast as pinned memory (in the report, else 12 GB/s), and the host did not stage them",
         source=NSYS,

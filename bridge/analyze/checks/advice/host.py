@@ -23,7 +23,8 @@ from bridge.analyze.core.kinds import (
     is_data_loading,
 )
 from bridge.analyze.run.critical.releases import WAITING
-from bridge.analyze.run.critical.retiming import Draft
+from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
@@ -32,6 +33,7 @@ MIN_PATH = 0.005  # of the run, on the critical path, from which on a cause is l
 MOST = 3  # findings of each rule
 OUTLYING = 3  # times all later ones: what the first iteration alone pays for
 MIN_ONCE_NS = 20_000_000  # paid once, on the critical path, from which on it is worth a change
+MORE_WORKERS = 4  # times the workers of a loader
 REST = 0.1  # of the code of an op, which is left of it when it is made faster
 MIN_REPEATED, ALIKE = 3, 2  # so often within iterations, and at most so much longer outside: what is repeated
 ALLOCATING = re.compile(
@@ -40,7 +42,10 @@ ALLOCATING = re.compile(
 INPUT = re.compile(r"f?getc(?:har)?|getline|f?gets|readline|scanf")
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
-OP, CUDA, OS, CODE = range(4)  # what a group is called by: its op, or in no op its call, or neither
+MEMORY, OP, CUDA, OS, CODE = range(5)  # what a group is called by: memory, its op, or in no op its call, or neither
+MEMORY_NAMES = ("memory of the device", "pinned memory")
+PINNED_MEMORY = re.compile(r"cu\w*Host\w*")
+MIN_COST = 0.3  # of the time of an op on its thread; copies and waits of such ops belong to them
 CODE_NAME = "code outside of ops and calls"
 
 
@@ -73,15 +78,23 @@ class HostGroups:
         issues = calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING)
         is_cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM]))
         is_cost |= (kind == KIND[API]) & ~np.append(issues, False)[call]
-        is_cost &= ~((call == NONE) & (system == NONE) & evidence.launching_ops[op])
+        is_code = (call == NONE) & (system == NONE)
+        is_cost &= ~(is_code & (evidence.launching_ops[op] | _prepares(evidence)[here]))
+        is_cost |= ~is_code & evidence.shared(_costly_ops)[op]
         points, call, system, op = (c[is_cost] for c in (points, call, system, op))
         names = attributed.capture.launches["name"], attributed.capture.system_calls["name"]
         call_name, system_name = (
             np.append(frames.codes(named), NONE)[rows]
             for named, rows in zip(names, (call, system), strict=True)
         )
-        by = np.select([op != NONE, call != NONE, system != NONE], [OP, CUDA, OS], CODE)
-        name = np.select([by == OP, by == CUDA, by == OS], [op, call_name, system_name], NONE)
+        allocates = np.append(calls_matching(attributed, ALLOCATING), False)[call]
+        pinned = np.append(calls_matching(attributed, PINNED_MEMORY), False)[call]
+        by = np.select(
+            [allocates, op != NONE, call != NONE, system != NONE], [MEMORY, OP, CUDA, OS], CODE
+        )
+        name = np.select(
+            [by == MEMORY, by == OP, by == CUDA, by == OS], [pinned, op, call_name, system_name], NONE
+        )
         once = _once(evidence, points, by, name)
         group, first = number_groups(by, name, once.astype(np.int64))
         on_path = np.zeros(len(run.graph), bool)
@@ -98,6 +111,28 @@ class HostGroups:
         return self.points[self.group == group]
 
 
+def _prepares(evidence: Evidence) -> Flags:
+    run = evidence.run
+    return interventions.prepares(run, calls_matching(evidence.attributed, LAUNCHING) & run.work.issues)
+
+
+def _costly_ops(evidence: Evidence) -> Flags:
+    """Return which ops launch no kernel, and do more than wait and copy; the last entry is for no op."""
+    run, attributed = evidence.run, evidence.attributed
+    size = len(attributed.ops) + 1
+    points = run.hosts + np.arange(len(run.host.time))
+    here = np.append(evidence.own_op, NONE)[run.host.node]
+    cost = np.isin(run.kind_of(points), (KIND[HOST], KIND[SYSTEM])) & (here != NONE)
+    worked = sums(here[cost], run.graph.delay[points][cost], size)
+    calls = np.flatnonzero(calls_matching(attributed, COPYING) | run.waits.waits)
+    op = np.append(evidence.own_op, NONE)[attributed.launch_node[calls]]
+    calls, op = calls[op != NONE], op[op != NONE]
+    moved = sums(op, (run.work.call_end - run.work.call_start)[calls], size)
+    result: Flags = (worked >= MIN_COST * (worked + moved)) & (moved > 0) & ~evidence.launching_ops
+    result[NONE] = False
+    return result
+
+
 def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
     """Return whether the time before each point is paid once: outside of iterations, and not as often as within them."""
     once = ~evidence.in_iterations(points)
@@ -107,7 +142,7 @@ def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
     is_early = ~once & (evidence.run.graph.time[points] <= evidence.first_iteration_end)
     later = highest(group[~once & ~is_early], delay[~once & ~is_early], len(first), empty=0)
     first_of_all[is_early] = delay[is_early] > OUTLYING * later[group[is_early]]
-    once = once | (first_of_all & np.isin(by, (CUDA, OP)))
+    once = once | (first_of_all & np.isin(by, (MEMORY, CUDA, OP)))
     largest = highest(group[~once], delay[~once], len(first), empty=0)
     count = np.bincount(group[~once], minlength=len(first))
     is_same = (by != CODE) & (count >= MIN_REPEATED)[group] & (delay <= ALIKE * largest[group])
@@ -139,7 +174,7 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
     table = _table(evidence, points)
     named = (
         " and ".join(dict.fromkeys(filter(None, table["call"].tolist()[:2])))
-        if groups.kind[group] == OP
+        if groups.kind[group] in {MEMORY, OP}
         else ""
     )
     figures = {
@@ -157,10 +192,16 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
         draft.remove(points)
         draft.cut(points)
 
+    is_waiting = np.isin(points, run.releases.waits)
+    rest = np.where(_is_beside(evidence, group), 1 / MORE_WORKERS, REST)
+    stays |= np.full(len(points), _is_beside(evidence, group)) & ~is_waiting
+    hide = _hidden_copies(evidence, group)
+
     def change(draft: Draft) -> None:
-        draft.scale(points[stays], REST)
+        draft.scale(points[stays], float(rest))
         draft.remove(points[~stays])
-        draft.cut(points)
+        draft.cut(points[~stays])
+        hide(draft)
 
     return Finding(
         figures,
@@ -172,10 +213,22 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
     )
 
 
+def _hidden_copies(evidence: Evidence, group: int) -> Change:
+    """Return the change that copies of an op, which are part of its cost, run beside kernels."""
+    groups, attributed = evidence.shared(HostGroups.of), evidence.attributed
+    op = int(groups.name[group])
+    if groups.kind[group] != OP or not evidence.shared(_costly_ops)[op]:
+        return interventions.nothing
+    owner = np.append(evidence.own_op, NONE)[attributed.node]
+    return interventions.hidden(evidence.run, evidence.is_kind(frames.MEMCPY) & (owner == op))
+
+
 def group_name(evidence: Evidence, group: int) -> str:
     """Return what a group of host time is called."""
     groups, capture = evidence.shared(HostGroups.of), evidence.capture
     kind, name = int(groups.kind[group]), int(groups.name[group])
+    if kind == MEMORY:
+        return MEMORY_NAMES[name]
     if kind == OP:
         return str(folded_ops(evidence.attributed.ops)[name])
     if kind == CUDA:
@@ -255,7 +308,7 @@ def _is_compiling(evidence: Evidence, groups: HostGroups, group: int) -> bool:
 
 
 def _allocates(evidence: Evidence, groups: HostGroups, group: int) -> bool:
-    return bool(groups.kind[group] == CUDA and ALLOCATING.match(group_name(evidence, group)))
+    return bool(groups.kind[group] == MEMORY)
 
 
 def _is_served(evidence: Evidence, groups: HostGroups, group: int) -> bool:

@@ -58,12 +58,14 @@ class Estimator:
         return replace(finding, saving_ns=saving, ceiling_ns=max(saving, ceiling))
 
 
-def in_order(advice: Sequence[Advice]) -> list[Advice]:
-    """Return advice in the order of what it saves: of what is paid in each iteration, and of what is paid once."""
-    lists = [[one for one in advice if one.finding.once == once] for once in (False, True)]
-    lists.sort(key=lambda part: -max((one.finding.saving_ns for one in part), default=0))
-    place = {part[0].finding.once: at for at, part in enumerate(lists) if part}
-    return sorted(advice, key=lambda one: _order(one, advice, place[one.finding.once]))
+def in_order(advice: Sequence[Advice], estimator: Estimator | None) -> list[Advice]:
+    """Return advice in the order of what it saves.
+
+    Of what is paid in each iteration and what is paid once, that comes first of which all of the list saves more.
+    """
+    together = savings(advice, estimator) if estimator else Savings()
+    once_first = together.once_ns > together.each_ns
+    return sorted(advice, key=lambda one: _order(one, advice, int(one.finding.once != once_first)))
 
 
 def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int | float, ...]:
@@ -110,7 +112,7 @@ def by_cause(advice: Sequence[Advice], estimator: Estimator) -> list[Advice]:
     """
     result: list[Advice] = []
     changes: list[Change] = []
-    for one in in_order(advice):
+    for one in sorted(advice, key=lambda one: _order(one, advice, 0)):
         change, saving = one.finding.change, one.finding.saving_ns
         if change is not None and saving > 0 and changes:
             own = estimator.saving(*changes, change) - estimator.saving(*changes)
@@ -122,7 +124,7 @@ def by_cause(advice: Sequence[Advice], estimator: Estimator) -> list[Advice]:
         if change is not None and saving > 0:
             changes.append(change)
         result.append(one)
-    return in_order(result)
+    return in_order(result, estimator)
 
 
 def _add_to(result: list[Advice], one: Advice, change: Change, estimator: Estimator) -> None:

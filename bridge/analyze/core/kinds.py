@@ -166,7 +166,9 @@ COMPILATION = re.compile(
     re.IGNORECASE,
 )
 DATA_LOADING = re.compile(
-    r"enumerate\((?:DataLoader|DataPipe)\)#.*|.*\bdata[ _-]?load(?:er|ing)\b.*", re.IGNORECASE
+    r"enumerate\((?:DataLoader|DataPipe)\)#.*|.*\bdata[ _-]?load(?:er|ing)\b.*"
+    r"|.*\b(?:load|next|get|fetch)[ _-]?(?:batch|data)\b.*",
+    re.IGNORECASE,
 )
 
 

@@ -81,14 +81,10 @@ class Evidence:
     def _shared(self) -> dict[object, Any]:
         return {}
 
-    @cached_property
+    @property
     def own_op(self) -> Ints:
         """The op of each node, NONE of steps: what happens in a step alone is in no op."""
-        attributed, nesting = self.attributed, self.attributed.attribution.nesting
-        is_step = np.zeros(len(self.capture.ranges) + 1, bool)
-        is_step[attributed.steps.range] = is_step[attributed.iterations.range] = True
-        is_step[NONE] = False
-        return np.where(is_step[nesting.range], NONE, attributed.node_op)
+        return self.run.work.own_op
 
     @cached_property
     def launching_ops(self) -> Flags:

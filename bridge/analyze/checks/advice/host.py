@@ -13,7 +13,7 @@ from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, TENSORBOARD, TORCH_TIDY, Finding
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.folding import folded_ops
-from bridge.analyze.core.groups import highest, sums
+from bridge.analyze.core.groups import highest, lowest, sums
 from bridge.analyze.core.kinds import (
     COMPILING,
     COPYING,
@@ -25,7 +25,7 @@ from bridge.analyze.core.kinds import (
 from bridge.analyze.run.critical.releases import WAITING
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Change, Draft
-from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM
+from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, Run
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 
@@ -173,7 +173,7 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
     points = groups.take(group)
     table = _table(evidence, points)
     named = (
-        " and ".join(dict.fromkeys(filter(None, table["call"].tolist()[:2])))
+        " and ".join(dict.fromkeys(filter(None, table["within"].tolist()[:2])))
         if groups.kind[group] in {MEMORY, OP}
         else ""
     )
@@ -192,15 +192,18 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
         draft.remove(points)
         draft.cut(points)
 
-    is_waiting = np.isin(points, run.releases.waits)
-    rest = np.where(_is_beside(evidence, group), 1 / MORE_WORKERS, REST)
-    stays |= np.full(len(points), _is_beside(evidence, group)) & ~is_waiting
+    rest = REST
+    if _is_beside(evidence, group):  # more threads share the work
+        rest, stays = 1 / MORE_WORKERS, np.ones(len(points), bool)
+    gone = points[~stays]
+    if _is_loading(evidence, groups, group) and not stays.all():  # the first batch has to be waited for
+        gone = gone[~_is_first_wait(run, gone)]
     hide = _hidden_copies(evidence, group)
 
     def change(draft: Draft) -> None:
-        draft.scale(points[stays], float(rest))
-        draft.remove(points[~stays])
-        draft.cut(points[~stays])
+        draft.scale(points[stays], rest)
+        draft.remove(gone)
+        draft.cut(gone)
         hide(draft)
 
     return Finding(
@@ -211,6 +214,17 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
         once=bool(groups.once[group]),
         is_named=True,
     )
+
+
+def _is_first_wait(run: Run, points: Ints) -> Flags:
+    """Return whether the time before each point is the first wait of its thread for data."""
+    here = points - run.hosts
+    waits = run.host.system[here] != NONE
+    stack = run.host.stack[here].astype(np.int64)
+    size = int(stack.max(initial=0)) + 1
+    first = lowest(stack[waits], points[waits], size, empty=NONE)
+    result: Flags = waits & (points == first[stack])
+    return result
 
 
 def _hidden_copies(evidence: Evidence, group: int) -> Change:
@@ -256,7 +270,7 @@ def _table(evidence: Evidence, points: Ints):  # noqa: ANN202 (a frame)
     )
     columns = rule.op_and_path(evidence, node.astype(np.int64))
     example = np.append(evidence.attributed.attribution.nesting.range, NONE)[node]
-    return rule.group_rows({**columns, "call": (code, names)}, run.graph.delay[points], example)
+    return rule.group_rows({**columns, "within": (code, names)}, run.graph.delay[points], example)
 
 
 # -- Which groups are whose
@@ -325,14 +339,24 @@ def _is_other(evidence: Evidence, groups: HostGroups, group: int) -> bool:
 
 def waits_for_data(evidence: Evidence) -> Iterator[Finding]:
     """Yield what keeps the run waiting for data that other processes or threads load."""
-    for finding in _findings(evidence, lambda groups, group: _is_loading(evidence, groups, group)):
-        if not _loads_itself(finding):
-            yield finding
+    waits = list(
+        _findings(
+            evidence,
+            lambda groups, group: _is_loading(evidence, groups, group)
+            and not _is_beside(evidence, group),
+        )
+    )
+    waits = [finding for finding in waits if not _loads_itself(finding)]
+    yield from waits or _findings(evidence, lambda _, group: _is_beside(evidence, group))
 
 
 def loads_itself(evidence: Evidence) -> Iterator[Finding]:
     """Yield the loading of data by the thread that launches work."""
-    for finding in _findings(evidence, lambda groups, group: _is_loading(evidence, groups, group)):
+    for finding in _findings(
+        evidence,
+        lambda groups, group: _is_loading(evidence, groups, group)
+        and not _is_beside(evidence, group),
+    ):
         if _loads_itself(finding):
             yield finding
 
@@ -342,7 +366,7 @@ def _loads_itself(finding: Finding) -> bool:
     table = finding.evidence
     if SINGLE_PROCESS.fullmatch(str(finding.figures["what"])):
         return True
-    waits = [WAITING.fullmatch(str(call)) is not None for call in table["call"]]
+    waits = [WAITING.fullmatch(str(call)) is not None for call in table["within"]]
     return int(table["total_ns"][waits].sum()) * 2 < int(table["total_ns"].sum())
 
 

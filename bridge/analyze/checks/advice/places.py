@@ -35,10 +35,12 @@ def place_of(attributed: AttributedCapture, evidence: pd.DataFrame) -> Place | N
     An activity has the line of its API call, a range that of the innermost op around it whose place was
     recorded. Native code has no line.
     """
-    is_of_ranges = set(evidence) == OF_RANGES
+    is_of_ranges = set(evidence) >= OF_RANGES and not EVENTS & set(evidence)
     if not len(evidence) or not (is_of_ranges or EVENTS & set(evidence)):
         return None
     row = int(evidence["example"].iloc[0])
+    if row == NONE:
+        return None
     known = source_lines(attributed)
     if "activity" in evidence:
         row = int(attributed.attribution.launch[row])

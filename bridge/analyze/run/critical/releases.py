@@ -16,15 +16,20 @@ import numpy as np
 
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
+from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 WAITING = re.compile(
     r"p?poll|p?select|epoll_p?wait\d?|sem_(?:timed|clock)?wait|pthread_cond_\w*wait|pthread_mutex_\w*lock|pthread_join"
-    r"|futex|recv\w*|accept4?|sigwait\w*|wait(?:pid|id|3|4)?"
+    r"|pthread_rwlock_\w*lock|futex|recv\w*|accept4?|sigwait\w*|wait(?:pid|id|3|4)?"
 )
+LOCKING = re.compile(r"pthread_(?:mutex|rwlock|spin)_\w*lock")
+SWITCH_NS = 5_000_000  # for which CPython waits for its lock before it asks for it: sys.getswitchinterval()
+AT_ONCE_NS = 20_000
 MIN_WAIT_NS = 10_000  # shorter ones end before anybody notices
+MIN_PACED_NS = 50_000  # of a wait for something that is not recorded; shorter ones are those of a call itself
 WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
 MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
 MAX_BY_CHANCE = 0.3  # of the same share, that does so in the middle of them
@@ -35,11 +40,14 @@ MAX_LOOKUPS = 20_000_000  # of waits and threads
 class HostWaits:
     """Points at which threads return from waits of `MIN_WAIT_NS` or more, and the ``site`` of each, a number.
 
-    A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time.
+    A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time. A wait that goes on
+    at once in the same call is one wait: ``begin`` is the point at which it began. Waits for locks, such as Python's, are
+    not among them: who holds a lock when a thread comes to it is chance, and another time it waits about as long.
     """
 
     point: Ints
     site: Ints
+    begin: Ints
 
     @classmethod
     def of(cls, work: Work, host: HostPoints) -> HostWaits:
@@ -52,13 +60,35 @@ class HostWaits:
         rows = np.flatnonzero(is_wait[name] & host.chained & (host.call == NONE))
         rows = rows[host.time[rows] - host.time[rows - 1] >= MIN_WAIT_NS]
         op = np.append(work.attributed.node_op, NONE)[host.node[rows]]
+        locking = [LOCKING.fullmatch(n) is not None for n in names.cat.categories]
+        locks = np.append(locking, False)[name]
         site, _ = number_groups(np.cumsum(~host.chained)[rows], name[rows], op)
         order = order_by(site, host.time[rows])
-        return cls(rows[order], site[order])
+        rows, site = rows[order], site[order]
+        goes_on = np.zeros(len(rows), bool)  # from the wait before
+        goes_on[1:] = (site[1:] == site[:-1]) & (
+            host.time[rows[1:] - 1] - host.time[rows[:-1]] <= AT_ONCE_NS
+        )
+        first = np.flatnonzero(~goes_on)
+        last = np.append(first[1:], len(rows))[: len(first)] - 1
+        lasting = host.time[rows] - host.time[rows - 1]
+        of_python = goes_on[1:] & (np.abs(lasting[:-1] - SWITCH_NS) <= SWITCH_NS // 20)
+        is_lock = np.zeros(int(site.max(initial=NONE)) + 2, bool)
+        is_lock[site[1:][of_python]] = True
+        is_lock[site[locks[rows]]] = True
+        waits = cls(rows[last], site[last], rows[first] - 1)
+        return waits.take(~is_lock[waits.site])
 
     def take(self, rows: Flags) -> HostWaits:
         """Return some of the waits."""
-        return HostWaits(self.point[rows], self.site[rows])
+        return HostWaits(self.point[rows], self.site[rows], self.begin[rows])
+
+    @property
+    def inner(self) -> Ints:
+        """The points within waits, but for their ends."""
+        size = self.point - self.begin - 1
+        inner: Ints = np.repeat(self.begin + 1 - (np.cumsum(size) - size), size) + np.arange(size.sum())
+        return inner
 
 
 # -- Who ended a wait
@@ -71,7 +101,7 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     if len(edges) < 3 or len(waits.point) * len(edges) > MAX_LOOKUPS:  # noqa: PLR2004 (one thread)
         return result
     label = _labels(work, host)
-    end, begin = host.time[waits.point], host.time[waits.point - 1]
+    end, begin = host.time[waits.point], host.time[waits.begin]
     wait, point = _right_before(host, edges, waits.point, end, begin)
     by_chance, other = _right_before(host, edges, waits.point, (begin + end) // 2, begin - WAKE_NS)
     size = int(waits.site.max(initial=NONE)) + 1
@@ -99,7 +129,7 @@ def _labels(work: Work, host: HostPoints) -> Ints:
     """Return a number for what begins and what ends at each point: by op, API call and call of the system."""
     capture = work.attributed.capture
     state, _ = number_groups(
-        np.append(work.attributed.node_op, NONE)[host.node],
+        np.append(work.own_op, NONE)[host.node],
         np.append(frames.codes(capture.launches["name"]), NONE)[host.call],
         np.append(frames.codes(capture.system_calls["name"]), NONE)[host.system],
     )
@@ -136,10 +166,16 @@ def _distinct(group: Ints, wait: Ints, size: int) -> Ints:
 
 @dataclass(frozen=True)
 class Releases:
-    """Points at the ends of such ``waits``, and the points that stand for what ``released`` each, after all others."""
+    """Points at the ends of such ``waits``, and the points that stand for what ``released`` each, after all others.
+
+    ``within`` are the points within these waits, and ``elastic`` those within waits that a known thread ended: time that
+    passes only as long as the wait lasts.
+    """
 
     waits: Ints
     released: Ints
+    within: Ints
+    elastic: Ints
 
     @classmethod
     def of(cls, work: Work, host: HostPoints, graph: Graph, hosts: int) -> tuple[Graph, Releases]:
@@ -153,14 +189,31 @@ class Releases:
         cross = graph.cross.copy()
         cross[hosts + of_host.point[known]] = hosts + signal[known]
         graph = replace(graph, cross=cross)
-        unknown = of_host.take(signal == NONE)
-        waits, site = hosts + unknown.point, unknown.site
+        long = host.time[of_host.point] - host.time[of_host.begin] >= MIN_PACED_NS
+        unknown = of_host.take((signal == NONE) & long)
+        waits, site, begin = hosts + unknown.point, unknown.site, hosts + unknown.begin
         is_first = np.ones(len(waits), bool)
         is_first[1:] = site[1:] != site[:-1]
         released = len(graph.time) + np.arange(len(waits))
         extended = Graph(
             np.concatenate((graph.time, graph.time[waits])),
             np.concatenate((graph.chained, ~is_first)),
-            np.concatenate((graph.cross, np.where(is_first, waits - 1, NONE))),
+            np.concatenate((graph.cross, np.where(is_first, begin, NONE))),
         )
-        return extended, cls(waits, released)
+        within, elastic = (hosts + waiting.inner for waiting in (unknown, of_host.take(known)))
+        return extended, cls(waits, released, within, elastic)
+
+    @property
+    def points(self) -> Ints:
+        """The points that a draft links."""
+        return np.concatenate((self.waits, self.released))
+
+    def draft(self, graph: Graph, *, paced: bool) -> Draft:
+        """Return the graph of the recorded run; ``paced``: these waits end at their pace, else they last as long."""
+        draft = Draft.of(graph)
+        draft.remove(self.elastic)
+        if paced:
+            draft.remove(self.within)
+            draft.remove(self.waits)
+            draft.link(self.waits, self.released)
+        return draft

@@ -98,8 +98,8 @@ class Retiming:
         ends[:-1] &= ~(graph.chained[1:] & (graph.time[1:] <= last))
         ends &= ~asides
         is_kept = graph.cross != NONE
-        is_kept[others] = True
         is_kept[graph.cross[is_kept]] = True
+        is_kept[others] = True
         is_kept |= ~graph.chained
         is_kept |= ends
         number = np.cumsum(is_kept, dtype=np.int32) - 1  # of kept points

@@ -15,7 +15,7 @@ from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints, leading_threads
 from bridge.analyze.run.critical.releases import Releases
-from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
+from bridge.analyze.run.critical.retiming import Change, Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
@@ -259,7 +259,7 @@ class Run:
     @cached_property
     def retiming(self) -> Retiming:
         """The graph for other delays than the recorded ones."""
-        return Retiming.of(self.graph, self.last, self.releases.released, self.asides)
+        return Retiming.of(self.graph, self.last, self.releases.points, self.asides)
 
     def points_of(self, kind: int, name: int) -> Ints:
         """Return the points before which the delay is of a kind and a name."""
@@ -290,15 +290,14 @@ class Run:
         """
         if not len(self):
             return self.span
-        kept, paced = Draft.of(self.graph), self.releases
+        releases = self.releases
+        kept = releases.draft(self.graph, paced=False)
         change(kept)
         ends = [self.retiming.end(kept)]
-        if len(paced.waits):
-            draft = Draft.of(self.graph)
-            draft.remove(paced.waits)
-            draft.link(paced.waits, paced.released)
-            change(draft)
-            ends.append(self.retiming.end(draft))
+        if len(releases.waits):
+            paced = releases.draft(self.graph, paced=True)
+            change(paced)
+            ends.append(self.retiming.end(paced))
         return self.span - int(self.graph.time[self.end_point]) + max(ends)
 
     def span_without(self, points: Ints) -> int:

@@ -118,6 +118,15 @@ class Work:
         return result
 
     @cached_property
+    def own_op(self) -> Ints:
+        """The op of each node of the nesting, NONE of steps: what happens in a step alone is in no op."""
+        attributed, nesting = self.attributed, self.attributed.attribution.nesting
+        is_step = np.zeros(len(attributed.capture.ranges) + 1, bool)
+        is_step[attributed.steps.range] = is_step[attributed.iterations.range] = True
+        is_step[NONE] = False
+        return np.where(is_step[nesting.range], NONE, attributed.node_op)
+
+    @cached_property
     def issued(self) -> Ints:
         """When each activity was issued: the start of its API call, or its own without a call."""
         return np.where(self.launch == NONE, self.start, np.append(self.call_start, 0)[self.launch])

@@ -61,7 +61,7 @@ class HostWaits:
         rows = rows[host.time[rows] - host.time[rows - 1] >= MIN_WAIT_NS]
         op = np.append(work.attributed.node_op, NONE)[host.node[rows]]
         locking = [LOCKING.fullmatch(n) is not None for n in names.cat.categories]
-        locks = np.append(locking, False)[name]
+        locks = np.array([*locking, False], bool)[name]
         site, _ = number_groups(np.cumsum(~host.chained)[rows], name[rows], op)
         order = order_by(site, host.time[rows])
         rows, site = rows[order], site[order]

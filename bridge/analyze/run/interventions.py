@@ -16,7 +16,7 @@ from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.forest import nearest
 
 NODE_GAP_NS = 1_000  # between two kernels of a CUDA graph that follow each other
-PREPARING_NS = 100_000  # of host code before a launch, at most: longer code does something else
+PREPARING_NS = 500_000  # of host code before a launch, at most: longer code does something else
 NODE_LAUNCH_NS = 50  # of the launch of a graph, per node
 
 

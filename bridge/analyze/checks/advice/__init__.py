@@ -116,7 +116,7 @@ def advise(
     small = [advice for advice in values if 0 <= advice.share < worth]
     listed = [advice for advice in values if not 0 <= advice.share < worth]
     is_all = all(rule in rules for rule in RULES)
-    listed = by_cause(listed, estimator) if is_all and estimator else in_order(listed, estimator)
+    listed = by_cause(listed, estimator) if is_all else in_order(listed, estimator)
     listed = [replace(one, place=place_of(attributed, one.finding.evidence)) for one in listed]
     return AdviceReport(
         source=attributed.capture.source,

@@ -251,7 +251,7 @@ RULES = (
 # -- Rules of Nsight Compute, with its estimates
 
 
-ESTIMATE = "none; at most the estimate of Nsight Compute"
+ESTIMATE = "the run with the speedup that Nsight Compute estimates"
 RECOMMENDATIONS = ("OPT", "WRN")  # kinds of results that recommend a change
 SAME_LAUNCH = MATCH_LEVELS.index("geometry")  # required match: other grids have other problems
 PERCENT = 100.0
@@ -304,10 +304,11 @@ def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: In
         return Finding(figures, table)
     saved = np.maximum(saved, 0)
     if not evidence.has_graph:
-        return Finding(figures, table, evidence.max_work_over_gpus(activity, saved), is_named=True)
+        ceiling = evidence.max_work_over_gpus(activity, saved)
+        return Finding(figures, table, ceiling, ceiling, is_named=True)
     places, left = _placed(evidence, activity, evidence.time[activity] - saved)
-    limit = interventions.faster_work(evidence.run, places, left)
-    return Finding(figures, table, limit=limit, is_named=True)
+    change = interventions.faster_work(evidence.run, places, left)
+    return Finding(figures, table, change=change, is_named=True)
 
 
 def shortened(text: str) -> str:

@@ -104,18 +104,25 @@ class Evidence:
     def first_iteration_end(self) -> int:
         """When the second iteration of the first loop begins on the host; before all events without two of them."""
         steps = self.attributed.iterations
-        start = np.sort(Times.of(self.attributed).start[steps.loop == 0]) if len(steps) else np.empty(0, np.int64)
+        start = (
+            np.sort(Times.of(self.attributed).start[steps.loop == 0])
+            if len(steps)
+            else np.empty(0, np.int64)
+        )
         return int(start[1]) if len(start) > 1 else -MAX_TIME
 
     def in_iterations(self, points: Ints) -> Flags:
         """Return whether the time before each point of the graph begins within iterations, or with work of any."""
-        begin = self.run.graph.time[points] - self.run.graph.delay[points]
+        return self.times_in_iterations(self.run.graph.time[points] - self.run.graph.delay[points])
+
+    def times_in_iterations(self, time: Ints) -> Flags:
+        """Return whether each time lies within iterations; without any, from the first device work to the last."""
         parts = Parts.of_run(self.attributed)
         if parts is None:
-            return np.ones(len(points), bool)
+            return np.ones(len(time), bool)
         start, end = np.array(parts.iterations, np.int64).reshape(-1, 2).T
-        at = np.searchsorted(start, begin, side="right")
-        result: Flags = (at > 0) & (begin < np.append(0, end)[at])
+        at = np.searchsorted(start, time, side="right")
+        result: Flags = (at > 0) & (time < np.append(0, end)[at])
         return result
 
     @cached_property

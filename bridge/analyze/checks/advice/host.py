@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
@@ -22,10 +23,10 @@ from bridge.analyze.core.kinds import (
     is_compilation,
     is_data_loading,
 )
-from bridge.analyze.run.critical.releases import WAITING
 from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.releases import WAITING
 from bridge.analyze.run.critical.retiming import Change, Draft
-from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, Run
+from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 
@@ -35,14 +36,19 @@ OUTLYING = 3  # times all later ones: what the first iteration alone pays for
 MIN_ONCE_NS = 20_000_000  # paid once, on the critical path, from which on it is worth a change
 MORE_WORKERS = 4  # times the workers of a loader
 REST = 0.1  # of the code of an op, which is left of it when it is made faster
-MIN_REPEATED, ALIKE = 3, 2  # so often within iterations, and at most so much longer outside: what is repeated
+MIN_REPEATED, ALIKE = (
+    3,
+    2,
+)  # so often within iterations, and at most so much longer outside: what is repeated
 ALLOCATING = re.compile(
     r"cu(?:da)?(?:Mem)?(?:Alloc|Free|Malloc|HostAlloc|FreeHost|MallocHost|AllocHost|HostRegister|HostUnregister)\w*"
 )
 INPUT = re.compile(r"f?getc(?:har)?|getline|f?gets|readline|scanf")
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
-MEMORY, OP, CUDA, OS, CODE = range(5)  # what a group is called by: memory, its op, or in no op its call, or neither
+MEMORY, OP, CUDA, OS, CODE = range(
+    5
+)  # what a group is called by: memory, its op, or in no op its call, or neither
 MEMORY_NAMES = ("memory of the device", "pinned memory")
 PINNED_MEMORY = re.compile(r"cu\w*Host\w*")
 MIN_COST = 0.3  # of the time of an op on its thread; copies and waits of such ops belong to them
@@ -93,7 +99,9 @@ class HostGroups:
             [allocates, op != NONE, call != NONE, system != NONE], [MEMORY, OP, CUDA, OS], CODE
         )
         name = np.select(
-            [by == MEMORY, by == OP, by == CUDA, by == OS], [pinned, op, call_name, system_name], NONE
+            [by == MEMORY, by == OP, by == CUDA, by == OS],
+            [pinned, op, call_name, system_name],
+            NONE,
         )
         once = _once(evidence, points, by, name)
         group, first = number_groups(by, name, once.astype(np.int64))
@@ -113,7 +121,9 @@ class HostGroups:
 
 def _prepares(evidence: Evidence) -> Flags:
     run = evidence.run
-    return interventions.prepares(run, calls_matching(evidence.attributed, LAUNCHING) & run.work.issues)
+    return interventions.prepares(
+        run, calls_matching(evidence.attributed, LAUNCHING) & run.work.issues
+    )
 
 
 def _costly_ops(evidence: Evidence) -> Flags:
@@ -196,7 +206,9 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
     if _is_beside(evidence, group):  # more threads share the work
         rest, stays = 1 / MORE_WORKERS, np.ones(len(points), bool)
     gone = points[~stays]
-    if _is_loading(evidence, groups, group) and not stays.all():  # the first batch has to be waited for
+    if (
+        _is_loading(evidence, groups, group) and not stays.all()
+    ):  # the first batch has to be waited for
         gone = gone[~_is_first_wait(run, gone)]
     hide = _hidden_copies(evidence, group)
 
@@ -252,7 +264,7 @@ def group_name(evidence: Evidence, group: int) -> str:
     return CODE_NAME
 
 
-def _table(evidence: Evidence, points: Ints):  # noqa: ANN202 (a frame)
+def _table(evidence: Evidence, points: Ints) -> pd.DataFrame:
     """Return op, path and call of the time before some points of the host."""
     run, capture = evidence.run, evidence.capture
     here = points - run.hosts
@@ -342,8 +354,9 @@ def waits_for_data(evidence: Evidence) -> Iterator[Finding]:
     waits = list(
         _findings(
             evidence,
-            lambda groups, group: _is_loading(evidence, groups, group)
-            and not _is_beside(evidence, group),
+            lambda groups, group: (
+                _is_loading(evidence, groups, group) and not _is_beside(evidence, group)
+            ),
         )
     )
     waits = [finding for finding in waits if not _loads_itself(finding)]
@@ -354,8 +367,9 @@ def loads_itself(evidence: Evidence) -> Iterator[Finding]:
     """Yield the loading of data by the thread that launches work."""
     for finding in _findings(
         evidence,
-        lambda groups, group: _is_loading(evidence, groups, group)
-        and not _is_beside(evidence, group),
+        lambda groups, group: (
+            _is_loading(evidence, groups, group) and not _is_beside(evidence, group)
+        ),
     ):
         if _loads_itself(finding):
             yield finding
@@ -399,6 +413,7 @@ def paid_once(evidence: Evidence) -> Iterator[Finding]:
             or (kind == OS and not _waits(evidence, group))
         )
 
+    yield from _not_begun(evidence)
     yield from _findings(evidence, is_known, once=True)
     yield from _findings(
         evidence, lambda groups, group: not is_known(groups, group), once=True, realistic=False
@@ -407,6 +422,24 @@ def paid_once(evidence: Evidence) -> Iterator[Finding]:
 
 TEXT = "the run waits for {what} for {path_ns}, {path_share} of it; in all it takes {host_ns}"
 ESTIMATE = "the run without it"
+
+
+def _not_begun(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the time of the run before the first event of the thread on which the critical path begins."""
+    elements = evidence.run.elements
+    if not len(elements.kind) or elements.kind[0] != KIND[UNKNOWN]:
+        return
+    time = int(elements.end[0] - elements.start[0])
+    figures = {
+        "what": "what the program does before its first call or range that is recorded",
+        "host_ns": time,
+        "path_ns": time,
+        "path_share": time / max(1, evidence.run.span),
+    }
+    table = pd.DataFrame({"what": ["not recorded"], "total_ns": [time]})
+    if time >= MIN_PATH * evidence.run.span:
+        yield Finding(figures, table, ceiling_ns=time, once=True, is_named=True)
+
 
 RULES = (
     Check(

@@ -16,6 +16,9 @@ from bridge.analyze.checks.advice.rule import (
 from bridge.analyze.checks.check import SYMPTOM, Check
 from bridge.analyze.core.kinds import LAUNCHING, calls_matching
 from bridge.analyze.run import interventions
+from bridge.analyze.run.causes.host_timeline import Cover
+from bridge.analyze.run.causes.operating_system import stacks_of
+from bridge.analyze.run.critical.order import NULL, stream_kinds
 from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, LATENCY
 from bridge.importers import frames
@@ -143,44 +146,50 @@ def default_stream(evidence: Evidence) -> Finding | None:
 
 
 def _null_stream(evidence: Evidence) -> int:
-    from bridge.analyze.run.critical.order import NULL, stream_kinds
-
     kinds = stream_kinds(evidence.run.work)
     return int(evidence.run.work.column("stream")[kinds == NULL][0])
 
 
-def profiler_overhead(evidence: Evidence) -> Finding | None:
-    """Find the time in which the profiler itself kept threads from going on."""
+def profiler_overhead(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the time in which the profiler itself kept threads from going on: within iterations, and once."""
     run, overhead = evidence.run, evidence.capture.overhead
-    if not len(overhead):
-        return None
-    from bridge.analyze.run.causes.host_timeline import Cover
-    from bridge.analyze.run.causes.operating_system import stacks_of
-
     stack = stacks_of(evidence.attributed, overhead)
-    known = stack != NONE
+    rows = np.flatnonzero(stack != NONE)
+    if not len(rows):
+        return
     offset = run.work.offset[frames.ints(overhead, "report")]
-    start, end = (frames.ints(overhead, c) + offset for c in ("start", "end"))
-    if not known.any():
-        return None
-    cover = Cover.of(stack[known], start[known], np.maximum(start, end)[known])
+    start, end = ((frames.ints(overhead, c) + offset)[rows] for c in ("start", "end"))
+    end = np.maximum(start, end)
     points = run.hosts + np.flatnonzero(run.graph.delay[run.hosts : run.hosts + len(run.host.time)])
     time, delay = run.graph.time[points], run.graph.delay[points]
     thread = run.host.stack[points - run.hosts].astype(np.int64)
-    lost = cover.within(thread, time - delay, time)
+    lost = Cover.of(stack[rows], start, end).within(thread, time - delay, time)
     points, lost = points[lost > 0], lost[lost > 0]
-    if not len(points):
-        return None
-    rows = np.flatnonzero(known)
-    name = overhead["name"]
+    each = evidence.in_iterations(points)
+    for once in (False, True):
+        part = points[each != once], lost[each != once]
+        inside = evidence.times_in_iterations(start) != once
+        if len(part[0]) and inside.any():
+            yield _of_overhead(evidence, part, rows[inside], (end - start)[inside], once=once)
+
+
+def _of_overhead(
+    evidence: Evidence, lost: tuple[Ints, Ints], rows: Ints, length: Ints, *, once: bool
+) -> Finding:
+    points, ns = lost
+    name = evidence.capture.overhead["name"]
     names = frames.codes(name)[rows], list(map(str, name.cat.categories))
-    table = rule.group_rows({"overhead": names}, (end - start)[rows], rows)
+    table = rule.group_rows({"overhead": names}, length, rows)
     figures = {
         "times": len(rows),
-        "overhead_ns": int(lost.sum()),
+        "overhead_ns": int(ns.sum()),
         "main": str(table["overhead"].iloc[0]),
     }
-    return Finding(figures, table, change=lambda draft: draft.shorten(points, lost))
+
+    def change(draft: Draft) -> None:
+        draft.shorten(points, ns)
+
+    return Finding(figures, table, change=None if once else change, limit=change, once=once)
 
 
 RULES = (
@@ -188,7 +197,7 @@ RULES = (
         name="launch-bound",
         title="Launch-bound: the run waits for launches of kernels",
         when=f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations",
-        text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels of iterations take {mean_ns} each",
+        text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels take {mean_ns} each",
         remedy="launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
         estimate="the run with the kernels of each iteration as a CUDA graph, 1 us apart",
         source=NSIGHT_BRIDGE,

@@ -13,6 +13,8 @@ from bridge.analyze.checks.advice.rule import TORCH_TIDY, Finding
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.call_details import input_shapes
 from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.retiming import Change, Draft
+from bridge.analyze.run.critical.run import Run
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 
@@ -35,6 +37,9 @@ HALF = re.compile(r"fp16|bf16|f16|h884|s884|hgemm|16816|half|bfloat|nvjet_[ht]s[
 MULTIPLE = 8  # required by Tensor Cores for the last two dimensions
 INDEXING = re.compile(r"aten::(?:select|index|slice|__getitem__)")
 MIN_REPEATS = 10
+LONGEST_NS = (
+    1_000_000  # of code or a call in an op that is left out; longer ones initialize something
+)
 
 
 def created_on_host(evidence: Evidence) -> Finding | None:
@@ -206,13 +211,24 @@ def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True)
     calls = np.append(interventions.under(run, nodes)[:-1], False)[evidence.attributed.launch_node]
     change = interventions.together(
         (
-            interventions.faster_code(run, points),
-            interventions.without_calls(run, calls),
+            _without_short(run, points),
+            _without_short(run, interventions.call_points(run, calls)),
             interventions.without_work(run, interventions.work_places(run, selected)),
         )
     )
     table = rule.node_table(evidence, rows, spent)
     return Finding(figures, table, change=change if estimated else None, limit=change)
+
+
+def _without_short(run: Run, points: Ints) -> Change:
+    """Return the change that takes the time before some points, but for long ones: what is initialized stays."""
+    short = points[run.graph.delay[points] <= LONGEST_NS]
+
+    def change(draft: Draft) -> None:
+        draft.remove(short)
+        draft.cut(short)
+
+    return change
 
 
 RULES = (

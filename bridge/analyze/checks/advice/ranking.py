@@ -15,10 +15,11 @@ from bridge.analyze.checks.advice.rule import UNKNOWN, Advice, Finding
 from bridge.analyze.checks.check import SYMPTOM
 from bridge.analyze.run.critical.retiming import Change
 from bridge.analyze.run.interventions import together
+from bridge.join.arrays import NONE
 
 MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before that comes first
 MIN_OWN = 0.3  # of the saving of a finding, which no finding before it saves
-MIN_RANKED = 0.02  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
+MIN_RANKED = 0.05  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
 MUCH_MORE = 10  # times a smaller estimate, from which on such a limit stands before it
 
 
@@ -82,8 +83,8 @@ def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int
     return (
         not one.rule.is_first,
         not hides,
-        is_symptom,
         rank,
+        is_symptom,
         by_list,
         -max(finding.saving_ns, 0) if rank == 0 else -max(finding.ceiling_ns, 0),
     )
@@ -105,43 +106,57 @@ def _dwarfs(finding: Finding, advice: Sequence[Advice]) -> bool:
     return finding.ceiling_ns > MUCH_MORE * max(best, 0)
 
 
-def by_cause(advice: Sequence[Advice], estimator: Estimator) -> list[Advice]:
+def by_cause(advice: Sequence[Advice], estimator: Estimator | None) -> list[Advice]:
     """Return advice in order, without what tells of a cause that is listed before it.
 
-    The rules left out are in ``same_time`` of the finding with which they share most.
+    The rules left out are in ``same_time`` of the finding with which they share most. Without a graph of the run a finding
+    about the kernels of one before it tells of the same cause.
     """
     result: list[Advice] = []
-    changes: list[Change] = []
     for one in sorted(advice, key=lambda one: _order(one, advice, 0)):
-        change, saving = one.finding.change, one.finding.saving_ns
-        if change is not None and saving > 0 and changes:
-            own = estimator.saving(*changes, change) - estimator.saving(*changes)
-            if own < MIN_OWN * saving:
-                _add_to(result, one, change, estimator)
-                continue
-        if one.rule.certainty == SYMPTOM and any(other.finding.saving_ns > 0 for other in result):
+        if one.rule.certainty == SYMPTOM and any(other.finding.ceiling_ns > 0 for other in result):
             continue
-        if change is not None and saving > 0:
-            changes.append(change)
-        result.append(one)
+        owner = _owner(result, one, estimator) if estimator else _by_kernels(result, one)
+        if owner == NONE:
+            result.append(one)
+        elif one.rule.name != result[owner].rule.name:
+            others = (*result[owner].same_time, one.rule.name)
+            result[owner] = replace(result[owner], same_time=tuple(dict.fromkeys(others)))
     return in_order(result, estimator)
 
 
-def _add_to(result: list[Advice], one: Advice, change: Change, estimator: Estimator) -> None:
-    """Name a rule beside the finding of the list with which its saving is smallest."""
-    rows = [
-        at
-        for at, other in enumerate(result)
-        if other.finding.change and other.finding.saving_ns > 0
-    ]
-    own = {
-        at: estimator.saving(result[at].finding.change, change) - result[at].finding.saving_ns  # type: ignore[arg-type]
-        for at in rows
-    }
-    owner = min(rows, key=lambda at: own[at])
-    if one.rule.name != result[owner].rule.name:
-        others = (*result[owner].same_time, one.rule.name)
-        result[owner] = replace(result[owner], same_time=tuple(dict.fromkeys(others)))
+def _owner(result: Sequence[Advice], one: Advice, estimator: Estimator) -> int:
+    """Return the finding with which another shares most, if those before it save nearly all that it could; else NONE."""
+    known = one.finding.saving_ns > 0
+    change, saving = (
+        (one.finding.change, one.finding.saving_ns)
+        if known
+        else (one.finding.limit, one.finding.ceiling_ns)
+    )
+    changes = {at: other.finding.change for at, other in enumerate(result) if other.expected_ns > 0}
+    if change is None or saving <= 0 or not changes:
+        return NONE
+    own = estimator.saving(*changes.values(), change) - estimator.saving(*changes.values())
+    if own >= MIN_OWN * saving:
+        return NONE
+    return min(
+        changes, key=lambda at: estimator.saving(changes[at], change) - result[at].finding.saving_ns
+    )
+
+
+def _by_kernels(result: Sequence[Advice], one: Advice) -> int:
+    """Return the first finding with the same largest kernel, or NONE."""
+    table = one.finding.evidence
+    if "activity" not in table or not len(table) or one.finding.ceiling_ns <= 0:
+        return NONE
+    kernel = table["activity"].iloc[0]
+    for at, other in enumerate(result):
+        if (
+            "activity" in other.finding.evidence
+            and other.finding.evidence["activity"].iloc[0] == kernel
+        ):
+            return at
+    return NONE
 
 
 def savings(advice: Sequence[Advice], estimator: Estimator) -> Savings:

@@ -170,8 +170,8 @@ class Advice:
 
     @property
     def is_main(self) -> bool:
-        """Whether one kernel, copy or call within iterations has most of the time that the finding is about."""
-        return self.finding.is_named and not self.finding.once
+        """Whether one kernel, op or call has most of the time that the finding is about."""
+        return self.finding.is_named
 
 
 @dataclass(frozen=True)

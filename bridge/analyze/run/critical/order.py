@@ -123,7 +123,9 @@ def _copy_engines(work: Work) -> Iterator[Pairs]:
 
 def _time_slices(work: Work) -> Iterator[Pairs]:
     """Yield the kernels that waited for those of another process: without MPS a GPU works for one at a time."""
-    kernels = frames.is_kind(work.attributed.capture.activities, frames.KERNEL, frames.GRAPH)[work.row]
+    kernels = frames.is_kind(work.attributed.capture.activities, frames.KERNEL, frames.GRAPH)[
+        work.row
+    ]
     gpu = Devices.of_report(work.attributed).gpu[work.row]
     process = work.column("process")
     rows = np.flatnonzero(kernels)

@@ -26,10 +26,14 @@ WAITING = re.compile(
     r"|pthread_rwlock_\w*lock|futex|recv\w*|accept4?|sigwait\w*|wait(?:pid|id|3|4)?"
 )
 LOCKING = re.compile(r"pthread_(?:mutex|rwlock|spin)_\w*lock")
-SWITCH_NS = 5_000_000  # for which CPython waits for its lock before it asks for it: sys.getswitchinterval()
+SWITCH_NS = (
+    5_000_000  # for which CPython waits for its lock before it asks for it: sys.getswitchinterval()
+)
 AT_ONCE_NS = 20_000
 MIN_WAIT_NS = 10_000  # shorter ones end before anybody notices
-MIN_PACED_NS = 50_000  # of a wait for something that is not recorded; shorter ones are those of a call itself
+MIN_PACED_NS = (
+    50_000  # of a wait for something that is not recorded; shorter ones are those of a call itself
+)
 WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
 MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
 MAX_BY_CHANCE = 0.3  # of the same share, that does so in the middle of them
@@ -87,7 +91,9 @@ class HostWaits:
     def inner(self) -> Ints:
         """The points within waits, but for their ends."""
         size = self.point - self.begin - 1
-        inner: Ints = np.repeat(self.begin + 1 - (np.cumsum(size) - size), size) + np.arange(size.sum())
+        inner: Ints = np.repeat(self.begin + 1 - (np.cumsum(size) - size), size) + np.arange(
+            size.sum()
+        )
         return inner
 
 

@@ -121,7 +121,9 @@ class Run:
         result[host] = ~np.isin(self.host.stack, leading_threads(self.work, self.waits))
         called = np.bincount(self.work.lane, self.work.launch != NONE)
         if called.any():  # else no call was recorded
-            result[: self.hosts] = np.append(called[self.work.lane] == 0, False)[self.device.activity]
+            result[: self.hosts] = np.append(called[self.work.lane] == 0, False)[
+                self.device.activity
+            ]
         result[host.stop :] = True
         return result if not result.all() else np.zeros(len(result), bool)
 

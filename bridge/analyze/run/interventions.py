@@ -178,7 +178,7 @@ def code_between(run: Run, launches: Flags) -> Ints:
 
 
 def prepares(run: Run, launches: Flags) -> Flags:
-    """Return whether the code before each point of the host is short, and a launch of these follows it."""
+    """Return whether the code before each point of the host is short, and one of some launches follows it."""
     host = run.host
     delay = run.graph.delay[run.hosts : run.hosts + len(host.time)]
     follows = np.zeros(len(host.time), bool)

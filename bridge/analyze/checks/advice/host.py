@@ -44,6 +44,7 @@ ALLOCATING = re.compile(
     r"cu(?:da)?(?:Mem)?(?:Alloc|Free|Malloc|HostAlloc|FreeHost|MallocHost|AllocHost|HostRegister|HostUnregister)\w*"
 )
 INPUT = re.compile(r"f?getc(?:har)?|getline|f?gets|readline|scanf")
+DRIVER = re.compile(r"ioctl|m(?:un|re)?map\w*|mprotect|madvise|s?brk|fork|v?fork|clone\d?|exec\w+|pthread_create")
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
 MEMORY, OP, CUDA, OS, CODE = range(
@@ -410,7 +411,7 @@ def paid_once(evidence: Evidence) -> Iterator[Finding]:
         return bool(
             kind == OP
             or (kind == CUDA and COMPILING.match(name))
-            or (kind == OS and not _waits(evidence, group))
+            or (kind == OS and not _waits(evidence, group) and not DRIVER.fullmatch(name))
         )
 
     yield from _not_begun(evidence)

@@ -26,6 +26,7 @@ from bridge.join.arrays import NONE, Flags, Ints, order_by
 
 MIN_BUSY = 0.5  # of the run, or of an interval; below, a GPU is used too little
 MIN_LAUNCHING = 0.05  # of the run, on the critical path in launches
+MOST_MEAN_NS = 60_000  # of kernels; longer ones take more time than their launches
 SHORT_NS = 15_000
 MIN_ROW = 10  # kernels of one name that follow one another, to be called many
 FUSED = 0.3  # of the time of small kernels, which one kernel takes for all of their work
@@ -70,11 +71,12 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     ]
     waited = int(delay[is_launch | is_code].sum())
     places = _kernels_in_iterations(evidence)
-    if waited <= MIN_LAUNCHING * run.span or not len(places):
+    mean = int((run.work.end - run.work.start)[places].mean()) if len(places) else 0
+    if waited <= MIN_LAUNCHING * run.span or not len(places) or mean > MOST_MEAN_NS:
         return None
     figures = {
         "kernels": len(places),
-        "mean_ns": int((run.work.end - run.work.start)[places].mean()),
+        "mean_ns": mean,
         "path_ns": waited,
         "path_share": waited / run.span,
     }
@@ -196,7 +198,7 @@ RULES = (
     Check(
         name="launch-bound",
         title="Launch-bound: the run waits for launches of kernels",
-        when=f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations",
+        when=f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations, and kernels take {MOST_MEAN_NS / 1e3:.0f} us at most in the mean",
         text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels take {mean_ns} each",
         remedy="launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
         estimate="the run with the kernels of each iteration as a CUDA graph, 1 us apart",

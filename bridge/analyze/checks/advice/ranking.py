@@ -19,7 +19,7 @@ from bridge.join.arrays import NONE
 
 MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before that comes first
 MIN_OWN = 0.3  # of the saving of a finding, which no finding before it saves
-MIN_RANKED = 0.05  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
+MIN_RANKED = 0.06  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
 MUCH_MORE = 10  # times a smaller estimate, from which on such a limit stands before it
 
 
@@ -37,14 +37,13 @@ class Estimator:
 
     def __init__(self, evidence: Evidence) -> None:
         self.run = evidence.run
-        self._known: dict[tuple[int, ...], int] = {}
+        self._known: dict[tuple[Change, ...], int] = {}
 
     def saving(self, *changes: Change) -> int:
         """Return what some changes save together, in ns; never less than 0."""
-        key = tuple(map(id, changes))
-        if key not in self._known:
-            self._known[key] = max(0, self.run.span - self.run.span_of(together(changes)))
-        return self._known[key]
+        if changes not in self._known:
+            self._known[changes] = max(0, self.run.span - self.run.span_of(together(changes)))
+        return self._known[changes]
 
     def estimated(self, finding: Finding) -> Finding:
         """Return a finding with its saving and its ceiling."""
@@ -147,7 +146,7 @@ def _owner(result: Sequence[Advice], one: Advice, estimator: Estimator) -> int:
 def _by_kernels(result: Sequence[Advice], one: Advice) -> int:
     """Return the first finding with the same largest kernel, or NONE."""
     table = one.finding.evidence
-    if "activity" not in table or not len(table) or one.finding.ceiling_ns <= 0:
+    if "activity" not in table or not len(table):
         return NONE
     kernel = table["activity"].iloc[0]
     for at, other in enumerate(result):

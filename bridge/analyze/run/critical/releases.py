@@ -19,6 +19,7 @@ from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
+from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 WAITING = re.compile(
@@ -38,6 +39,9 @@ WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
 MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
 MAX_BY_CHANCE = 0.3  # of the same share, that does so in the middle of them
 MAX_LOOKUPS = 20_000_000  # of waits and threads
+
+
+Pairs = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,38 @@ def _distinct(group: Ints, wait: Ints, size: int) -> Ints:
     return result
 
 
+def _begun(work: Work, host: HostPoints) -> Pairs:
+    """Return the first point of each thread but the first of its process, and the last point of that one before it.
+
+    The first thread is taken for the one that made the others.
+    """
+    first = np.flatnonzero(~host.chained)
+    last = np.append(first[1:], len(host.time))
+    process = _processes(work)[host.stack[first]]
+    order = order_by(process, host.time[first])
+    begun, by = [], []
+    for begin, end in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
+        maker, *others = order[begin:end].tolist()
+        times = host.time[first[maker] : last[maker]]
+        at = np.searchsorted(times, host.time[first[others]], side="left") - 1
+        begun.append(first[others][at >= 0])
+        by.append(first[maker] + at[at >= 0])
+    nothing = np.empty(0, np.int64)
+    return np.concatenate([nothing, *begun]), np.concatenate([nothing, *by])
+
+
+def _processes(work: Work) -> Ints:
+    """Return a code for the process of each stack of the nesting."""
+    attribution, capture = work.attributed.attribution, work.attributed.capture
+    nesting, columns = attribution.nesting, ("report", "process")
+    ranges = [frames.ints(capture.ranges, c)[nesting.range] for c in columns]
+    code, of_call = key_codes(ranges, [frames.ints(capture.launches, c) for c in columns])
+    stacks = np.concatenate((nesting.stack, attribution.stack))
+    result = np.full(int(stacks.max(initial=0)) + 1, NONE)
+    result[stacks] = np.concatenate((code, of_call))
+    return result
+
+
 # -- Waits that nobody recorded the end of
 
 
@@ -194,6 +230,9 @@ class Releases:
         known = (signal != NONE) & (graph.cross[hosts + of_host.point] == NONE)
         cross = graph.cross.copy()
         cross[hosts + of_host.point[known]] = hosts + signal[known]
+        begun, by = _begun(work, host)
+        free = cross[hosts + begun] == NONE
+        cross[hosts + begun[free]] = hosts + by[free]
         graph = replace(graph, cross=cross)
         long = host.time[of_host.point] - host.time[of_host.begin] >= MIN_PACED_NS
         unknown = of_host.take((signal == NONE) & long)

@@ -275,12 +275,18 @@ def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
     told = (*no_work.ALONE, failed.NAME)  # among failures, or by the use of GPUs
     others = [one for one in advised.advice if one.rule.name not in told]
     # What is paid once is among the costs: other advice says more.
-    others.sort(key=lambda one: one.rule.name == PAID_ONCE or (one.finding.once and not one.expected_ns))
+    others.sort(
+        key=lambda one: one.rule.name == PAID_ONCE or (one.finding.once and not one.expected_ns)
+    )
     if not others:
         return None
     first = others[0]
     rule, figures = first.rule, dict(first.finding.figures)
     least = MIN_SHARE * advised.wall_ns
-    worth = [one for one in others[1:] if one.rule.name not in {rule.name, PAID_ONCE} and one.expected_ns >= least]
+    worth = [
+        one
+        for one in others[1:]
+        if one.rule.name not in {rule.name, PAID_ONCE} and one.expected_ns >= least
+    ]
     following = worth[0].rule.title if worth else ""
     return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)

@@ -163,7 +163,7 @@ def as_graph(run: Run, places: Ints) -> Change:
 def code_between(run: Run, launches: Flags) -> Ints:
     """Return the points of host code that prepares some launches.
 
-    It is that of ops whose own calls are all such launches, and short code right before one of them.
+    It is short, and in ops whose own calls are all such launches, or right before one of them.
     """
     attributed, host = run.work.attributed, run.host
     nodes = len(attributed.attribution.nesting)
@@ -174,6 +174,7 @@ def code_between(run: Run, launches: Flags) -> Ints:
     inside = launching & ~others
     inside[NONE] = False
     is_code = (host.call == NONE) & (host.system == NONE)
+    is_code &= run.graph.delay[run.hosts : run.hosts + len(host.time)] <= PREPARING_NS
     return run.hosts + np.flatnonzero(is_code & (inside[host.node] | prepares(run, launches)))
 
 

@@ -41,6 +41,8 @@ SMALL_BYTES, MANY = (
     10,
 )  # copies that could be packed: how large, and how many in one call of an op
 MIN_ONCE_NS = 20_000_000  # paid once, from which on it is worth a change
+MOSTLY = 0.5
+MIN_WAITS = 3  # fewer are no habit
 MOST = 4  # groups of waits that are looked at
 CALL_NS = 8_000  # an asynchronous copy takes at most on the host
 
@@ -92,8 +94,10 @@ def synchronizations(evidence: Evidence) -> Iterator[Finding]:
     calls = np.flatnonzero(run.waits.waits & ~work.issues & ~work.polls.inner)
     calls = calls[~np.isin(calls, _after_copies(evidence)[1])]
     for group in _groups_of_waits(evidence, _in_iterations(evidence, calls)):
+        if len(group) < MIN_WAITS:
+            continue
         change = _without(evidence, group)
-        is_needed = needed[group].mean() >= 0.5
+        is_needed = needed[group].mean() >= MOSTLY
         figures = {
             "call": _name(evidence, group),
             "waits": len(group),

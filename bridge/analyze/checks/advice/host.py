@@ -44,7 +44,9 @@ ALLOCATING = re.compile(
     r"cu(?:da)?(?:Mem)?(?:Alloc|Free|Malloc|HostAlloc|FreeHost|MallocHost|AllocHost|HostRegister|HostUnregister)\w*"
 )
 INPUT = re.compile(r"f?getc(?:har)?|getline|f?gets|readline|scanf")
-DRIVER = re.compile(r"ioctl|m(?:un|re)?map\w*|mprotect|madvise|s?brk|fork|v?fork|clone\d?|exec\w+|pthread_create")
+DRIVER = re.compile(
+    r"ioctl|m(?:un|re)?map\w*|mprotect|madvise|s?brk|fork|v?fork|clone\d?|exec\w+|pthread_create"
+)
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
 MEMORY, OP, CUDA, OS, CODE = range(
@@ -86,7 +88,9 @@ class HostGroups:
         is_cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM]))
         is_cost |= (kind == KIND[API]) & ~np.append(issues, False)[call]
         is_code = (call == NONE) & (system == NONE)
-        is_cost &= ~(is_code & (evidence.launching_ops[op] | _prepares(evidence)[here]))
+        is_short = run.graph.delay[points] <= interventions.PREPARING_NS
+        launching = is_short & (evidence.launching_ops[op] | _prepares(evidence)[here])
+        is_cost &= ~(is_code & launching)
         is_cost |= ~is_code & evidence.shared(_costly_ops)[op]
         points, call, system, op = (c[is_cost] for c in (points, call, system, op))
         names = attributed.capture.launches["name"], attributed.capture.system_calls["name"]

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from bridge.analyze.core.groups import quantiles
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.retiming import Draft
@@ -35,6 +36,8 @@ MIN_WAIT_NS = 10_000  # shorter ones end before anybody notices
 MIN_PACED_NS = (
     50_000  # of a wait for something that is not recorded; shorter ones are those of a call itself
 )
+MIN_PACED = 4  # waits of a site that come at a pace
+FAR = 4  # times the usual time between two waits: another part of the program
 WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
 MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
 MAX_BY_CHANCE = 0.3  # of the same share, that does so in the middle of them
@@ -236,9 +239,10 @@ class Releases:
         graph = replace(graph, cross=cross)
         long = host.time[of_host.point] - host.time[of_host.begin] >= MIN_PACED_NS
         unknown = of_host.take((signal == NONE) & long)
+        often = np.append(np.bincount(unknown.site), 0) >= MIN_PACED
+        unknown = unknown.take(often[unknown.site])
         waits, site, begin = hosts + unknown.point, unknown.site, hosts + unknown.begin
-        is_first = np.ones(len(waits), bool)
-        is_first[1:] = site[1:] != site[:-1]
+        is_first = _begins_anew(site, graph.time[waits])
         released = len(graph.time) + np.arange(len(waits))
         extended = Graph(
             np.concatenate((graph.time, graph.time[waits])),
@@ -262,3 +266,16 @@ class Releases:
             draft.remove(self.waits)
             draft.link(self.waits, self.released)
         return draft
+
+
+def _begins_anew(site: Ints, time: Ints) -> Flags:
+    """Return which waits have another site than the one before, or come far later than others of their site do."""
+    begins = np.ones(len(site), bool)
+    begins[1:] = site[1:] != site[:-1]
+    apart = np.diff(time, prepend=0)
+    inner = np.flatnonzero(~begins)
+    if len(inner):
+        group, first = number_groups(site[inner])
+        (usual,) = quantiles(group, apart[inner], len(first), 0.5)
+        begins[inner] = apart[inner] > FAR * usual[group]
+    return begins

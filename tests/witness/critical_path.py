@@ -19,10 +19,10 @@ def later(time: int, waits: list[tuple[int, int]]) -> int:
 
 
 class CriticalPath:
-    """Points are keys; ``time``, ``before`` and ``label`` are by key."""
+    """Points are keys; ``time``, ``before`` and ``label`` are by key. The run lasts from ``first`` to ``last``."""
 
-    def __init__(self, attributed) -> None:
-        self.attributed = attributed
+    def __init__(self, attributed, first: int, last: int) -> None:
+        self.attributed, self.first, self.last = attributed, first, last
         self.time: dict[tuple, int] = {}
         self.before: dict[tuple, list[tuple]] = {}
         self.label: dict[tuple, tuple[str, str]] = {}
@@ -88,6 +88,8 @@ class CriticalPath:
             launches[one["launch"]].append(one)
         self.lanes = lanes
         waits = self.stream_waits()
+        for after, before in self.copies_in_turn():
+            waits[after["row"]].append(before)
         for one in self.work:
             start, end = ("start", one["row"]), ("end", one["row"])
             before = [self.ended_before(one, lanes[one["lane"]])]
@@ -152,6 +154,20 @@ class CriticalPath:
     @cached_property
     def one_process(self) -> bool:
         return len({one["process"] for one in self.work}) == 1
+
+    def copies_in_turn(self) -> list[tuple[dict, dict]]:
+        """Return copies of other streams that wait for the engine of their direction, which none overlaps."""
+        engines = defaultdict(list)
+        for one in self.work:
+            if one["launch"] >= 0 and one["copy_kind"] in (1, 2):
+                engines[one["device"], one["copy_kind"]].append(one)
+        result = []
+        for copies in engines.values():
+            pairs = list(zip(copies[1:], copies, strict=False))
+            apart = [(after, before) for after, before in pairs if before["end"] <= after["start"]]
+            if len(apart) == len(pairs):
+                result += [(a, b) for a, b in apart if a["lane"] != b["lane"]]
+        return result
 
     # -- waits
 
@@ -219,6 +235,11 @@ class CriticalPath:
         if self.is_blocking(call):
             own = [o for o in self.work if o["launch"] == call["row"]]
             able = [max(own, key=lambda o: (o["end"], o["rank"]))] if own else []
+            if own:  # staged while the work before it ends
+                first = min(own, key=lambda o: (self.lane_number(o), o["rank"]))
+                before = self.ended_before(first, self.lanes[first["lane"]])
+                if before and first["end"] > call["end"] and before["end"] > call["start"]:
+                    able.append(before)
         elif call["name"] in ("cudaStreamSynchronize", "cudaEventSynchronize"):
             able = [self.of_stream(call, wait)]
         elif call["name"] == "cudaDeviceSynchronize":
@@ -272,9 +293,59 @@ class CriticalPath:
         acts = {s for s, *_ in nodes}
         acts |= {c["stack"] for c in self.calls if self.acts(c)}
         acts = acts or {c["stack"] for c in self.calls}
+        self.points_of: dict[int, list[tuple]] = {}
         for stack in sorted(acts):
             calls = [c for c in self.calls if c["stack"] == stack]
-            self.add_thread(stack, calls, [n for n in nodes if n[0] == stack], names)
+            self.points_of[stack] = self.add_thread(
+                stack, calls, [n for n in nodes if n[0] == stack], names
+            )
+        self.add_begins()
+
+    def add_begins(self) -> None:
+        """Let the first thread of each process make the others."""
+        of_process = defaultdict(list)
+        for stack, points in self.points_of.items():
+            if points:
+                of_process[self.process_of(stack)].append((self.time[points[0]], stack))
+        for threads in of_process.values():
+            (_, maker), *others = sorted(threads)
+            for time, stack in others:
+                able = [key for key in self.points_of[maker] if self.time[key] < time]
+                if able:
+                    self.before[self.points_of[stack][0]].append(able[-1])
+                    self.label[self.points_of[stack][0]] = ("host code", "")
+
+    def thread_of(self, stack: int) -> tuple[int, int]:
+        """Return the process and the thread of a stack."""
+        nesting = self.attributed.attribution.nesting
+        own = next((c for c in self.calls if c["stack"] == stack), None)
+        if own is None:
+            row = nesting.range[nesting.stack.tolist().index(stack)]
+            own = self.attributed.capture.ranges.iloc[row]
+        return int(own["process"]), int(own["thread"])
+
+    def process_of(self, stack: int) -> int:
+        return self.thread_of(stack)[0]
+
+    def lane_number(self, one: dict) -> int:
+        return sorted(self.lanes).index(one["lane"])
+
+    @cached_property
+    def leads(self) -> set[tuple]:
+        """The points that may end the run: of threads that act and of main threads, and of work that has calls."""
+        acting = {c["stack"] for c in self.calls if self.acts(c)}
+        main = set()
+        for stack in self.points_of:
+            process, thread = self.thread_of(stack)
+            if thread & 0xFFFFFF == process >> 24 & 0xFFFFFF:
+                main.add(stack)
+        stacks = acting | main if acting else set(self.points_of)
+        result = {key for stack in stacks for key in self.points_of.get(stack, [])}
+        called = {one["lane"] for one in self.work if one["launch"] >= 0}
+        for one in self.work:
+            if one["lane"] in called or not called:
+                result |= {("start", one["row"]), ("end", one["row"])}
+        return result or set(self.time)
 
     def acts(self, call: dict) -> bool:
         issues = any(o["launch"] == call["row"] for o in self.work)
@@ -305,7 +376,7 @@ class CriticalPath:
 
     def add_thread(
         self, stack: int, calls: list[dict], nodes: list[tuple], names: list[str]
-    ) -> None:
+    ) -> list[tuple]:
         threads = {c["thread"] for c in calls}
         ranges = self.attributed.attribution.nesting.range.tolist()
         threads |= {int(self.attributed.capture.ranges["thread"].iloc[ranges[n[3]]]) for n in nodes}
@@ -326,8 +397,9 @@ class CriticalPath:
         for n, (start, end) in enumerate(system):
             points.append((start, 2, n, ("system", "start", stack, n)))
             points.append((end, 2, n, ("system", "end", stack, n)))
-        last = None
+        last, keys = None, []
         for time, *_, key in sorted(points):
+            keys.append(key)
             self.time[key] = time
             self.before[key] = [last] if last else []
             if key[:2] == ("call", "end"):
@@ -336,6 +408,7 @@ class CriticalPath:
             begin = self.time[last] if last else time
             self.label[key] = self.host_label(calls, nodes, system, names, begin)
             last = key
+        return keys
 
     def host_label(self, calls, nodes, system, names, time: int) -> tuple[str, str]:
         call = next((c for c in calls if c["start"] <= time < c["end"]), None)
@@ -348,18 +421,9 @@ class CriticalPath:
 
     # -- the path, and the run without a label
 
-    @property
-    def first(self) -> int:
-        return min(self.recorded_times, default=0)
-
-    @property
-    def last(self) -> int:
-        return max(self.recorded_times, default=0)
-
-    @property
-    def recorded_times(self) -> list[int]:
-        """Return the times of ranges, API calls and activities: the run begins and ends with them."""
-        return [time for key, time in self.time.items() if key[0] != "system"]
+    @cached_property
+    def end_of_leads(self) -> int:
+        return max(self.time[key] for key in self.leads if self.time[key] <= self.last)
 
     def delay(self, key: tuple) -> int:
         before = self.before[key]
@@ -367,7 +431,7 @@ class CriticalPath:
 
     def path(self) -> dict[tuple[str, str], int] | None:
         """Return the time of each label on the path, None if two predecessors are equally late."""
-        ends = [key for key, time in self.time.items() if time == self.last]
+        ends = [key for key in self.leads if self.time[key] == self.end_of_leads]
         result: dict[tuple[str, str], int] = defaultdict(int)
         if len(ends) != 1:
             return None
@@ -380,6 +444,7 @@ class CriticalPath:
                 return None
             key = able.pop()
         result["unknown", ""] += max(0, self.time[key] - self.first)
+        result["unknown", ""] += self.last - max(self.end_of_leads, self.first)
         return {label: time for label, time in result.items() if time}
 
     def without(self, label: tuple[str, str]) -> int:
@@ -395,4 +460,5 @@ class CriticalPath:
                 moved[key] = max(at(b) for b in before) + delay if before else self.time[key]
             return moved[key]
 
-        return max(at(key) for key, time in self.time.items() if time <= self.last) - self.first
+        end = max(at(key) for key in self.leads if self.time[key] <= self.last)
+        return self.last - self.first - (self.end_of_leads - end)

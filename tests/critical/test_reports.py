@@ -134,6 +134,8 @@ def test_ranges_alone_have_a_path():
 def test_chains_on_one_axis_or_by_rank(monkeypatch):
     """Many chains of long runs would not fit on one axis of time."""
     expected = by_critical(made().attributed)
+    monkeypatch.setattr(retiming, "MANY_CHAINS", 0)
+    assert by_critical(made().attributed).equals(expected)
     monkeypatch.setattr(retiming, "MAX_SHIFT", 0)
     assert by_critical(made().attributed).equals(expected)
 

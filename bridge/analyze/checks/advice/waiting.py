@@ -165,7 +165,7 @@ def _scaled(ends: Ints, factor: Floats) -> Change:
     """Return the change that kernels take another time, whatever else makes them faster."""
 
     def change(draft: Draft) -> None:
-        draft.delay[ends] = np.rint(draft.delay[ends] * factor).astype(np.int64)
+        draft.set(ends, np.rint(draft.delay[ends] * factor).astype(np.int64))
 
     return change
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from bridge.join.forest import sums_above
 
 Floats = NDArray[np.float64]
 MAX_ROUNDS = 60  # of improvement; after them each point is computed once, in the order of the edges
+MANY_CHAINS = 1_000  # more are looked at together
 MAX_SHIFT = 1 << 62  # of times, so that chains can follow one another on one axis
 
 
@@ -27,24 +29,30 @@ MAX_SHIFT = 1 << 62  # of times, so that chains can follow one another on one ax
 class Draft:
     """A graph with other delays and edges than the recorded ones.
 
-    ``delay``, ``chained`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points
-    that were not earlier in the recorded run, so that no change makes a circle. ``recorded`` are the delays of the graph:
-    what makes a delay shorter twice counts once, the shorter one.
+    ``delay`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points
+    that were not earlier in the recorded run, so that no change makes a circle. What makes a delay shorter twice counts
+    once, the shorter one. ``changed`` are the points whose delay may differ from the ``recorded`` one.
     """
 
     recorded: Ints
     delay: Ints
-    chained: Flags
     cross: Ints
+    changed: list[Ints] = field(default_factory=list)
+    relinked: bool = False
 
     @classmethod
     def of(cls, graph: Graph) -> Draft:
         """Return a draft without any change."""
-        return cls(graph.delay, graph.delay.copy(), graph.chained.copy(), graph.cross.copy())
+        return cls(graph.delay, graph.delay.copy(), graph.cross)
+
+    def set(self, points: Ints, ns: Ints) -> None:
+        """Let the delay before each of some points be so long."""
+        self.delay[points] = ns
+        self.changed.append(points)
 
     def limit(self, points: Ints, ns: Ints | int) -> None:
         """Let the delay before each of some points be at most so long."""
-        self.delay[points] = np.minimum(self.delay[points], ns)
+        self.set(points, np.minimum(self.delay[points], ns))
 
     def scale(self, points: Ints, factor: float | Floats) -> None:
         """Let the delay before some points be a part of what was recorded; 0 removes it."""
@@ -56,18 +64,16 @@ class Draft:
 
     def remove(self, points: Ints) -> None:
         """Let no time pass between some points and what they wait for."""
-        self.delay[points] = 0
+        self.limit(points, 0)
 
     def cut(self, points: Ints) -> None:
         """Let some points no longer wait for a point of another thread or stream."""
-        self.cross[points] = NONE
-
-    def unchain(self, points: Ints) -> None:
-        """Let some points no longer wait for the point before them on their thread or stream."""
-        self.chained[points] = False
+        self.link(points, np.full(len(points), NONE))
 
     def link(self, points: Ints, to: Ints) -> None:
         """Let some points wait for other ones, instead of those of other threads or streams that they waited for."""
+        if not self.relinked:
+            self.cross, self.relinked = self.cross.copy(), True
         self.cross[points] = to
 
 
@@ -79,7 +85,8 @@ class Retiming:
     """The graph without the points that only pass on the time of the point before.
 
     ``points`` are the numbers of the kept points in the graph, and ``kept`` is the kept point that each point of the
-    graph adds its delay to. ``ends`` are the kept points with which chains end.
+    graph adds its delay to: to its own delay, or to its ``lag``, that of the points left out before it. ``ends`` are the
+    kept points with which chains end. ``chained`` and ``cross`` are as in `Graph`, by the numbers of kept points.
     """
 
     graph: Graph
@@ -87,6 +94,9 @@ class Retiming:
     kept: NDArray[np.int32]
     is_kept: Flags
     ends: NDArray[np.int32]
+    lag: Ints
+    chained: Flags
+    cross: Ints
 
     @classmethod
     def of(cls, graph: Graph, last: int, others: Ints, asides: Flags) -> Retiming:
@@ -103,7 +113,20 @@ class Retiming:
         is_kept |= ~graph.chained
         is_kept |= ends
         number = np.cumsum(is_kept, dtype=np.int32) - 1  # of kept points
-        return cls(graph, np.flatnonzero(is_kept), number + ~is_kept, is_kept, number[ends])
+        points = np.flatnonzero(is_kept)
+        passed = np.cumsum(np.where(is_kept, 0, graph.delay))[points]
+        chained, cross = graph.chained[points], graph.cross[points]
+        kept = number + ~is_kept
+        return cls(
+            graph=graph,
+            points=points,
+            kept=kept,
+            is_kept=is_kept,
+            ends=number[ends],
+            lag=np.where(chained, np.diff(passed, prepend=0), 0),
+            chained=chained,
+            cross=np.where(cross == NONE, NONE, kept[cross]),
+        )
 
     def end(self, draft: Draft) -> int:
         """Return when the run of a draft ends."""
@@ -111,18 +134,30 @@ class Retiming:
 
     def times(self, draft: Draft) -> Ints:
         """Return the time of each kept point in the run of a draft."""
-        points = self.points
-        passed = np.cumsum(np.where(self.is_kept, 0, draft.delay))[points]
-        chained, cross = draft.chained[points], draft.cross[points]
-        begins = ~chained & (cross == NONE)
+        points, cross = self.points, self.cross
+        if draft.relinked:
+            linked = draft.cross[points]
+            cross = np.where(linked == NONE, NONE, self.kept[linked])
+        begins = ~self.chained & (cross == NONE)
         chains = _Chains(
-            lag=np.where(chained, np.diff(passed, prepend=0), 0),
+            lag=self._lags(draft),
             delay=draft.delay[points],
-            chained=chained,
-            cross=np.where(cross == NONE, NONE, self.kept[cross]),
+            chained=self.chained,
+            cross=cross,
             first=np.where(begins, self.graph.time[points], NEVER),
         )
         return chains.times(self.graph.by_cross[points])
+
+    def _lags(self, draft: Draft) -> Ints:
+        """Return the delay of all points left out before each kept one."""
+        changed = np.concatenate([np.empty(0, np.int64), *draft.changed])
+        changed = np.unique(changed[~self.is_kept[changed]])
+        into = self.kept[changed]
+        known = into < len(self.lag)  # points after the last kept one delay nothing
+        lag = self.lag.copy()
+        shorter = draft.recorded[changed] - draft.delay[changed]
+        np.subtract.at(lag, into[known], shorter[known])
+        return lag
 
 
 @dataclass(frozen=True)
@@ -135,9 +170,11 @@ class _Chains:
     cross: Ints
     first: Ints
     begins: Flags = field(init=False)
+    total: Ints = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "begins", self.first != NEVER)
+        object.__setattr__(self, "total", np.cumsum(self.lag + self.delay))
 
     def times(self, by_cross: Flags) -> Ints:
         """Return the time of each point; ``by_cross`` is a first guess of the predecessor that is the latest."""
@@ -145,7 +182,7 @@ class _Chains:
         for _ in range(MAX_ROUNDS):
             time = self._by_choice(by_cross)
             improved, by_cross = self._improved(time)
-            if (improved == time).all():
+            if np.array_equal(improved, time):
                 return time
         return self._in_order()
 
@@ -154,26 +191,30 @@ class _Chains:
 
         Predecessors on other chains keep their ``time``.
         """
-        total = np.cumsum(self.lag + self.delay)
-        other = np.where(self.cross == NONE, NEVER, time[self.cross] + self.delay - total)
-        other[self.begins] = self.first[self.begins] - total[self.begins]
+        joins = np.flatnonzero(self.cross != NONE)
+        other = np.full(len(self.cross), NEVER)
+        other[joins] = time[self.cross[joins]] + self.delay[joins] - self.total[joins]
+        other[self.begins] = self.first[self.begins] - self.total[self.begins]
         latest = _running_maximum(other, self.chained)
-        by_cross = np.ones(len(other), bool)
-        by_cross[1:] = other[1:] > latest[:-1]
-        by_cross &= self.cross != NONE
-        return latest + total, by_cross | (~self.chained & ~self.begins)
+        by_cross = np.zeros(len(other), bool)
+        is_first = joins == 0
+        before = np.where(is_first, NEVER, latest[joins - 1])
+        by_cross[joins] = (other[joins] > before) | ~self.chained[joins]
+        latest += self.total
+        return latest, by_cross
 
     def _by_choice(self, by_cross: Flags) -> Ints:
         """Return the time of each point by a choice of predecessors."""
-        leaves = by_cross | ~self.chained
-        heads = np.flatnonzero(leaves)
-        run = np.cumsum(leaves) - 1  # the head that each point follows
-        total = np.cumsum(np.where(leaves, 0, self.lag + self.delay))
-        since = total - total[heads][run]
+        heads = np.flatnonzero(by_cross | ~self.chained)
+        size = np.diff(np.append(heads, len(self.chained)))
+        run = np.repeat(np.arange(len(heads), dtype=np.int32), size)  # the head that each point follows
         cross = self.cross[heads]
         is_root = cross == NONE
-        start = np.where(is_root, self.first[heads], self.delay[heads] + since[cross])
-        time: Ints = sums_above(np.where(is_root, NONE, run[cross]), start)[run] + since
+        since = self.total[cross] - self.total[heads[run[cross]]]
+        start = np.where(is_root, self.first[heads], self.delay[heads] + since)
+        above = sums_above(np.where(is_root, NONE, run[cross]), start)
+        time: Ints = np.repeat(above - self.total[heads], size)
+        time += self.total
         return time
 
     def _in_order(self) -> Ints:
@@ -206,6 +247,12 @@ class _Chains:
 
 def _running_maximum(values: Ints, chained: Flags) -> Ints:
     """Return the largest value so far on each chain."""
+    edges = np.append(np.flatnonzero(~chained), len(values))
+    if len(edges) <= MANY_CHAINS:
+        result = np.empty_like(values)
+        for first, last in pairwise(edges.tolist()):  # one iteration per thread or stream
+            np.maximum.accumulate(values[first:last], out=result[first:last])
+        return result
     known = values != NEVER
     low, high = int(values[known].min()), int(values[known].max())
     chain = np.cumsum(~chained)

@@ -25,10 +25,17 @@ every GPU did, why it was idle, and what each remedy saves.
 
 The modules from the bottom up: `chance` (random numbers by identity), `engine` (the clock), `device` (GPUs), `host`
 (threads), `calls` (the CUDA API), `machine`; `plan`, `loading`, `ranks`, `training` and others (programs), `fragments`
-and `troubles` (what spoils them), `programs`; `span`, `causes`, `truth`; `export`, `degraded`.
+and `troubles` (what spoils them), `programs`; `span`, `causes`, `truth`; `export`, `degraded`; `answers` (what the
+product says), `matching` (which trouble it is about), `measure`, `tables`: `python -m tests.simulated` makes these.
 """
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __name__ != "simulated":  # as tests.simulated: modules of tests find each other, as under pytest
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from simulated.degraded import DEGRADED, known_span, known_states, write_degraded
 from simulated.export import write

@@ -1,0 +1,108 @@
+"""What the product says of an export, in plain data: the one module that knows how the product is asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+import bridge
+from bridge.analyze.checks.advice import Advice, advise
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.run.account import runs
+from bridge.analyze.run.causes.gaps import WORDS, find_causes
+from bridge.join.arrays import NONE
+from bridge.join.attributed import AttributedCapture
+from simulated.causes import Piece
+from simulated.host import Cause
+
+MAIN_ROWS = 0.1  # of the time of a finding's evidence: what has less of it is not what it is about
+NO_NAMES = ("path",)  # columns of evidence that name what is around it
+ONCE = ("start-up", "paid-once")
+CAUSES = {  # the words for causes of idle time
+    "host code": Cause.OP,
+    "launch calls": Cause.API,
+    "other CUDA calls": Cause.API,
+    "memcpy calls": Cause.API,
+    "launch latency": Cause.LATENCY,
+    "data loading": Cause.LOADING,
+    "compilation": Cause.OP,
+    "synchronization": Cause.API,
+    "blocking memcpy": Cause.API,
+    "host code outside ops": Cause.HOST,
+    "unknown": Cause.UNKNOWN,
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding: who found it, and the ops, calls, kernels and GPUs that it names; -1 ns for no estimate, no limit."""
+
+    check: str
+    names: frozenset[str]
+    saving_ns: int = -1
+    limit_ns: int = -1
+    once: bool = False  # paid once, not in each iteration
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the product says of a run: states and causes of idle time by the number of the GPU; findings, the first first."""
+
+    length_ns: int
+    states: dict[int, dict[str, int]] = field(default_factory=dict)
+    causes: dict[int, list[Piece]] = field(default_factory=dict)
+    findings: tuple[Found, ...] = ()
+
+
+def answer(path: Path) -> Answer:
+    """Load an export, and ask for all of it."""
+    attributed = bridge.load(path).attributed
+    (run,) = runs(attributed)
+    found = [_found(advice) for advice in advise(attributed).advice]
+    return Answer(
+        run.length_ns,
+        {_number(gpu.device): dict(gpu.states) for gpu in run.gpus},
+        _causes(attributed),
+        # What has neither estimate nor limit is a remark.
+        tuple(one for one in found if max(one.saving_ns, one.limit_ns) >= 0),
+    )
+
+
+def _number(device: str) -> int:
+    match = re.match(r"GPU (\d+)", device)
+    assert match
+    return int(match[1])
+
+
+def _found(advice: Advice) -> Found:
+    finding, name = advice.finding, advice.rule.name
+    names = _names(finding.evidence)
+    return Found(name, names, finding.saving_ns, finding.ceiling_ns, once=name in ONCE)
+
+
+def _names(evidence: pd.DataFrame) -> frozenset[str]:
+    """Return all texts of the rows that a finding is mainly about."""
+    if "total_ns" in evidence:
+        evidence = evidence[evidence["total_ns"] >= MAIN_ROWS * evidence["total_ns"].sum()]
+    columns = [evidence[name] for name in evidence if name not in NO_NAMES]
+    return frozenset(
+        text for column in columns for text in column.tolist() if isinstance(text, str) and text
+    )
+
+
+def _causes(attributed: AttributedCapture) -> dict[int, list[Piece]]:
+    """Return the idle time of each GPU in pieces; only those of ops have a name."""
+    causes, numbers = find_causes(attributed), Devices.of_report(attributed).number
+    pieces = causes.pieces
+    device = causes.gaps.device[pieces.interval]
+    cause, op = causes.cause[causes.row_of_piece], causes.op[causes.row_of_piece]
+    result: dict[int, list[Piece]] = {number: [] for number in numbers}
+    columns = (device, pieces.start, pieces.end, cause, op)
+    for gpu, start, end, word, number in zip(*(c.tolist() for c in columns), strict=True):
+        known = CAUSES[WORDS[word]]
+        name = attributed.ops[number] if known is Cause.OP and number != NONE else ""
+        result[numbers[gpu]].append(Piece(start, end, known, name))
+    return {gpu: sorted(those, key=lambda piece: piece.start) for gpu, those in result.items()}

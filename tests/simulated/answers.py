@@ -20,7 +20,7 @@ from simulated.host import Cause
 
 MAIN_ROWS = 0.1  # of the time of a finding's evidence: what has less of it is not what it is about
 NO_NAMES = ("path",)  # columns of evidence that name what is around it
-ONCE = ("start-up", "paid-once")
+WORD = re.compile(r"[\w:]+")
 CAUSES = {  # the words for causes of idle time
     "host code": Cause.OP,
     "launch calls": Cause.API,
@@ -79,8 +79,10 @@ def _number(device: str) -> int:
 
 def _found(advice: Advice) -> Found:
     finding, name = advice.finding, advice.rule.name
-    names = _names(finding.evidence)
-    return Found(name, names, finding.saving_ns, finding.ceiling_ns, once=name in ONCE)
+    told = frozenset(text for text in finding.figures.values() if isinstance(text, str) and text)
+    words = frozenset(word for text in told for word in WORD.findall(text))
+    names = _names(finding.evidence) | told | words
+    return Found(name, names, finding.saving_ns, finding.ceiling_ns, once=finding.once)
 
 
 def _names(evidence: pd.DataFrame) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """What remedies save, by the run that would have been; the order of advice; each cause once.
 
 The saving of a finding is the run less the run with its change, and its ceiling that with as much changed as nobody
-could change more. Savings do not add up: findings are taken in order, and one whose saving is mostly that of findings
-before it tells of the same cause.
+could change more. Findings are taken in order, and one that changes mostly what one before it changes tells of the same
+cause. Savings do not add up: what the listed changes save together is computed with all of them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import UNKNOWN, Advice, Finding
 from bridge.analyze.checks.check import SYMPTOM
-from bridge.analyze.run.critical.retiming import Change
+from bridge.analyze.run.critical.graph import Graph
+from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.interventions import together
-from bridge.join.arrays import NONE
+from bridge.join.arrays import NONE, Ints
 
 MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before that comes first
-MIN_OWN = 0.3  # of the saving of a finding, which no finding before it saves
-MIN_RANKED = 0.06  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
+MOST_SHARED = 0.5  # of what a finding changes, that one before it changes
+FEW_NS = 10_000  # that go with each wait that is cut: those of the call itself
+MIN_RANKED = 0.07  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
 MUCH_MORE = 10  # times a smaller estimate, from which on such a limit stands before it
 
 
@@ -32,11 +36,36 @@ class Savings:
     joint_ns: int = UNKNOWN
 
 
+@dataclass(frozen=True)
+class Effect:
+    """What a change does to a graph: the ``points`` whose delay it shortens, by how many ``ns``, and the waits it cuts."""
+
+    points: Ints
+    ns: Ints
+    cut: Ints
+
+    @classmethod
+    def of(cls, graph: Graph, draft: Draft) -> Effect:
+        """Return the effect of a change that a draft of the graph has."""
+        gone = graph.delay - draft.delay
+        points = np.flatnonzero(gone > 0)
+        cut = np.flatnonzero((draft.cross != graph.cross) & (graph.cross != NONE))
+        return cls(points, gone[points], cut)
+
+    def of_points(self, points: Ints) -> Ints:
+        """Return by how much the delay of each of some points gets shorter."""
+        if not len(self.points):
+            return np.zeros(len(points), np.int64)
+        at = np.minimum(np.searchsorted(self.points, points), len(self.points) - 1)
+        return np.where(self.points[at] == points, self.ns[at], 0)
+
+
 class Estimator:
     """Asks the graph of a run how long it would have been."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.run = evidence.run
+        self._effects: dict[Change, Effect] = {}
         self._known: dict[tuple[Change, ...], int] = {}
 
     def saving(self, *changes: Change) -> int:
@@ -44,6 +73,23 @@ class Estimator:
         if changes not in self._known:
             self._known[changes] = max(0, self.run.span - self.run.span_of(together(changes)))
         return self._known[changes]
+
+    def shared(self, change: Change, other: Change) -> float:
+        """Return the part of what a change takes from the run that another one takes, too: delays, or waits."""
+        own, others = self._effect(change), self._effect(other)
+        common = float(np.minimum(own.ns, others.of_points(own.points)).sum())
+        cuts = np.isin(own.cut, others.cut)
+        total = int(own.ns.sum())
+        if total <= FEW_NS * len(own.cut):  # a change of waits
+            return float(cuts.mean()) if len(cuts) else 0.0
+        return common / total
+
+    def _effect(self, change: Change) -> Effect:
+        if change not in self._effects:
+            draft = Draft.of(self.run.graph)
+            change(draft)
+            self._effects[change] = Effect.of(self.run.graph, draft)
+        return self._effects[change]
 
     def estimated(self, finding: Finding) -> Finding:
         """Return a finding with its saving and its ceiling."""
@@ -108,7 +154,7 @@ def _dwarfs(finding: Finding, advice: Sequence[Advice]) -> bool:
 def by_cause(advice: Sequence[Advice], estimator: Estimator | None) -> list[Advice]:
     """Return advice in order, without what tells of a cause that is listed before it.
 
-    The rules left out are in ``same_time`` of the finding with which they share most. Without a graph of the run a finding
+    The rules left out are in ``same_time`` of the finding that tells of the cause. Without a graph of the run a finding
     about the kernels of one before it tells of the same cause.
     """
     result: list[Advice] = []
@@ -125,22 +171,16 @@ def by_cause(advice: Sequence[Advice], estimator: Estimator | None) -> list[Advi
 
 
 def _owner(result: Sequence[Advice], one: Advice, estimator: Estimator) -> int:
-    """Return the finding with which another shares most, if those before it save nearly all that it could; else NONE."""
-    known = one.finding.saving_ns > 0
-    change, saving = (
-        (one.finding.change, one.finding.saving_ns)
-        if known
-        else (one.finding.limit, one.finding.ceiling_ns)
-    )
-    changes = {at: other.finding.change for at, other in enumerate(result) if other.expected_ns > 0}
-    if change is None or saving <= 0 or not changes:
+    """Return the finding that changes most of what another would change, if it is more than `MOST_SHARED`; else NONE."""
+    change = one.finding.change or one.finding.limit
+    if change is None:
         return NONE
-    own = estimator.saving(*changes.values(), change) - estimator.saving(*changes.values())
-    if own >= MIN_OWN * saving:
-        return NONE
-    return min(
-        changes, key=lambda at: estimator.saving(changes[at], change) - result[at].finding.saving_ns
-    )
+    shares = [
+        estimator.shared(change, other.finding.change) if other.finding.change else 0.0
+        for other in result
+    ]
+    most = max(shares, default=0.0)
+    return shares.index(most) if most >= MOST_SHARED else NONE
 
 
 def _by_kernels(result: Sequence[Advice], one: Advice) -> int:

@@ -157,12 +157,12 @@ def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
     is_early = ~once & (evidence.run.graph.time[points] <= evidence.first_iteration_end)
     later = highest(group[~once & ~is_early], delay[~once & ~is_early], len(first), empty=0)
     first_of_all[is_early] = delay[is_early] > OUTLYING * later[group[is_early]]
-    compiles = np.append(is_compilation(evidence.attributed), False)
-    first_of_all |= is_early & (by == OP) & compiles[np.where(by == OP, name, NONE)]
+    compiles = is_compilation(evidence.attributed)[np.where(by == OP, name, NONE)] & (by == OP)
+    first_of_all |= is_early & compiles
     once = once | (first_of_all & np.isin(by, (MEMORY, CUDA, OP)))
     largest = highest(group[~once], delay[~once], len(first), empty=0)
     count = np.bincount(group[~once], minlength=len(first))
-    is_same = (by != CODE) & (count >= MIN_REPEATED)[group] & (delay <= ALIKE * largest[group])
+    is_same = (by != CODE) & ~compiles & (count >= MIN_REPEATED)[group] & (delay <= ALIKE * largest[group])
     result: Flags = once & ~is_same
     return result
 

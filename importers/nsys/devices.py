@@ -79,7 +79,9 @@ def cuda_streams(columns: Columns, *working: pd.DataFrame) -> pd.DataFrame:
     known = np.unique(np.concatenate([frames.ints(table, "process") for table in working]))
     of_pid = dict(zip(frames.pid(known).tolist(), known.tolist(), strict=True))
     process = np.array([of_pid.get(pid, MISSING) for pid in ints.pop("pid").tolist()], np.int64)
-    kind = frames.names(np.clip(ints.pop("kind"), 0, len(frames.STREAM_KINDS) - 1), frames.STREAM_KINDS)
+    kind = frames.names(
+        np.clip(ints.pop("kind"), 0, len(frames.STREAM_KINDS) - 1), frames.STREAM_KINDS
+    )
     return frames.frame("cuda_streams", {**ints, "process": process, "kind": kind})
 
 

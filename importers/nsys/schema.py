@@ -335,7 +335,9 @@ CUDA_STREAMS = Table(  # the streams of each context; nsys lists the driver's ow
         "pid": required("processId", null=MISSING),
         "context": required("contextId", null=MISSING),
         "stream": required("streamId", null=MISSING),
-        "kind": optional("flag", missing=0),  # ENUM_CUPTI_STREAM_TYPE; the order of frames.STREAM_KINDS
+        "kind": optional(
+            "flag", missing=0
+        ),  # ENUM_CUPTI_STREAM_TYPE; the order of frames.STREAM_KINDS
     },
     detail="cuda_streams",
 )

@@ -54,7 +54,7 @@ def under(run: Run, nodes: Flags) -> Flags:
     return np.append(nearest(parent, nodes) != NONE, False)
 
 
-def faster_code(run: Run, points: Ints, factor: float = 0.0) -> Change:
+def faster_code(points: Ints, factor: float = 0.0) -> Change:
     """Let the code before some points of the host take ``factor`` of its time."""
     return lambda draft: draft.scale(points, factor)
 
@@ -107,18 +107,16 @@ def work_places(run: Run, activities: Flags) -> Ints:
     return np.flatnonzero(activities[run.work.row])
 
 
-def faster_work(run: Run, places: Ints, factor: float | Ints) -> Change:
-    """Let some activities take ``factor`` of their time, or given times in ns."""
+def faster_work(run: Run, places: Ints, factor: float) -> Change:
+    """Let some activities take ``factor`` of their time."""
     ends = run.device.end[places]
-    is_time = isinstance(factor, np.ndarray)
+    return lambda draft: draft.scale(ends, factor)
 
-    def change(draft: Draft) -> None:
-        if is_time:
-            draft.limit(ends, factor)
-        else:
-            draft.scale(ends, factor)
 
-    return change
+def shorter_work(run: Run, places: Ints, ns: Ints) -> Change:
+    """Let some activities take at most so long."""
+    ends = run.device.end[places]
+    return lambda draft: draft.limit(ends, ns)
 
 
 def without_work(run: Run, places: Ints) -> Change:
@@ -174,14 +172,14 @@ def code_between(run: Run, launches: Flags) -> Ints:
     inside = launching & ~others
     inside[NONE] = False
     is_code = (host.call == NONE) & (host.system == NONE)
-    is_code &= run.graph.delay[run.hosts : run.hosts + len(host.time)] <= PREPARING_NS
+    is_code &= run.host_delay <= PREPARING_NS
     return run.hosts + np.flatnonzero(is_code & (inside[host.node] | prepares(run, launches)))
 
 
 def prepares(run: Run, launches: Flags) -> Flags:
     """Return whether the code before each point of the host is short, and one of some launches follows it."""
     host = run.host
-    delay = run.graph.delay[run.hosts : run.hosts + len(host.time)]
+    delay = run.host_delay
     follows = np.zeros(len(host.time), bool)
     follows[:-1] = np.append(launches, False)[host.call[1:]] & host.chained[1:]
     result: Flags = follows & (delay <= PREPARING_NS)
@@ -189,7 +187,7 @@ def prepares(run: Run, launches: Flags) -> Flags:
 
 
 def hidden(run: Run, activities: Flags) -> Change:
-    """Let work, such as communication, cost nothing while its GPU computes; what computation cannot hide keeps its time."""
+    """Let work, such as communication, cost nothing while its GPU computes; what cannot be hidden keeps its time."""
     places = work_places(run, activities)
     lane_of = run.gpu_of_place
     computing = np.zeros(len(run.work.row), bool)
@@ -219,6 +217,7 @@ __all__ = [
     "host_points",
     "nothing",
     "prepares",
+    "shorter_work",
     "system_points",
     "together",
     "under",

@@ -58,7 +58,7 @@ def small_grids(evidence: Evidence) -> Finding | None:
     if not evidence.has_graph:
         return Finding(figures, table, evidence.max_work_over_gpus(rows, empty_time))
     places, left = _placed(evidence, rows, evidence.time[rows] - empty_time)
-    limit = interventions.faster_work(evidence.run, places, left)
+    limit = interventions.shorter_work(evidence.run, places, left)
     return Finding(figures, table, limit=limit)
 
 
@@ -307,7 +307,7 @@ def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: In
         ceiling = evidence.max_work_over_gpus(activity, saved)
         return Finding(figures, table, ceiling, ceiling, is_named=True)
     places, left = _placed(evidence, activity, evidence.time[activity] - saved)
-    change = interventions.faster_work(evidence.run, places, left)
+    change = interventions.shorter_work(evidence.run, places, left)
     return Finding(figures, table, change=change, is_named=True)
 
 

@@ -233,14 +233,15 @@ def _as_pinned(evidence: Evidence, rows: Ints, *, once: bool) -> Finding:
         draft.remove(points)
         draft.remove(ends)
 
+    held = int(np.maximum(evidence.time[rows], evidence.call_time[launch[rows]]).sum())
     figures = {
         "memcpys": len(rows),
         "moved_bytes": int(size.sum()),
         "call": _name(evidence, launch[rows]),
-        "held_ns": int(np.maximum(evidence.time[rows], evidence.call_time[launch[rows]]).sum()),
+        "held_ns": held,
     }
     table = rule.activity_table(evidence, rows)
-    is_small = once and figures["held_ns"] < MIN_ONCE_NS
+    is_small = once and held < MIN_ONCE_NS
     return Finding(figures, table, change=None if is_small else change, limit=limit, once=once)
 
 

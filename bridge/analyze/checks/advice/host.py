@@ -76,38 +76,10 @@ class HostGroups:
 
     @classmethod
     def of(cls, evidence: Evidence) -> HostGroups:
-        run, attributed = evidence.run, evidence.attributed
-        points = run.hosts + np.flatnonzero(
-            run.graph.delay[run.hosts : run.hosts + len(run.host.time)]
-        )
-        kind = run.kind_of(points)
-        here = points - run.hosts
-        call, system = run.host.call[here], run.host.system[here]
-        op = np.append(evidence.own_op, NONE)[run.host.node[here]]
-        issues = calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING)
-        is_cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM]))
-        is_cost |= (kind == KIND[API]) & ~np.append(issues, False)[call]
-        is_code = (call == NONE) & (system == NONE)
-        is_short = run.graph.delay[points] <= interventions.PREPARING_NS
-        launching = is_short & (evidence.launching_ops[op] | _prepares(evidence)[here])
-        is_cost &= ~(is_code & launching)
-        is_cost |= ~is_code & evidence.shared(_costly_ops)[op]
-        points, call, system, op = (c[is_cost] for c in (points, call, system, op))
-        names = attributed.capture.launches["name"], attributed.capture.system_calls["name"]
-        call_name, system_name = (
-            np.append(frames.codes(named), NONE)[rows]
-            for named, rows in zip(names, (call, system), strict=True)
-        )
-        allocates = np.append(calls_matching(attributed, ALLOCATING), False)[call]
-        pinned = np.append(calls_matching(attributed, PINNED_MEMORY), False)[call]
-        by = np.select(
-            [allocates, op != NONE, call != NONE, system != NONE], [MEMORY, OP, CUDA, OS], CODE
-        )
-        name = np.select(
-            [by == MEMORY, by == OP, by == CUDA, by == OS],
-            [pinned, op, call_name, system_name],
-            NONE,
-        )
+        """Return the groups of a run."""
+        run = evidence.run
+        points = _cost_points(evidence)
+        by, name = _names(evidence, points)
         once = _once(evidence, points, by, name)
         group, first = number_groups(by, name, once.astype(np.int64))
         on_path = np.zeros(len(run.graph), bool)
@@ -121,7 +93,50 @@ class HostGroups:
 
     def take(self, group: int) -> Ints:
         """Return the points of a group."""
-        return self.points[self.group == group]
+        points: Ints = self.points[self.group == group]
+        return points
+
+
+def _cost_points(evidence: Evidence) -> Ints:
+    """Return the points of the host before which a thread neither launches, copies nor waits for the device."""
+    run, attributed = evidence.run, evidence.attributed
+    points = run.lasting_on_host
+    kind, here = run.kind_of(points), points - run.hosts
+    call, system = run.host.call[here], run.host.system[here]
+    op = np.append(evidence.own_op, NONE)[run.host.node[here]]
+    issues = calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING)
+    is_cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM]))
+    is_cost |= (kind == KIND[API]) & ~np.append(issues, False)[call]
+    is_code = (call == NONE) & (system == NONE)
+    is_short = run.graph.delay[points] <= interventions.PREPARING_NS
+    launching = is_short & (evidence.launching_ops[op] | _prepares(evidence)[here])
+    is_cost &= ~(is_code & launching)
+    is_cost |= ~is_code & evidence.shared(_costly_ops)[op]
+    result: Ints = points[is_cost]
+    return result
+
+
+def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
+    """Return what the time before each point is called by, and the place of its name."""
+    run, attributed = evidence.run, evidence.attributed
+    here = points - run.hosts
+    call, system = (column[here].astype(np.int64) for column in (run.host.call, run.host.system))
+    op = np.append(evidence.own_op, NONE)[run.host.node[here]]
+    launches, systems = (
+        attributed.capture.launches["name"],
+        attributed.capture.system_calls["name"],
+    )
+    allocates = np.append(calls_matching(attributed, ALLOCATING), False)[call]
+    pinned = np.append(calls_matching(attributed, PINNED_MEMORY), False)[call].astype(np.int64)
+    names = (
+        pinned,
+        op,
+        np.append(frames.codes(launches), NONE)[call],
+        np.append(frames.codes(systems), NONE)[system],
+    )
+    tests = [allocates, op != NONE, call != NONE, system != NONE]
+    by = np.select(tests, [MEMORY, OP, CUDA, OS], CODE)
+    return by, np.select(tests, names, NONE)
 
 
 def _prepares(evidence: Evidence) -> Flags:
@@ -162,7 +177,12 @@ def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
     once = once | (first_of_all & np.isin(by, (MEMORY, CUDA, OP)))
     largest = highest(group[~once], delay[~once], len(first), empty=0)
     count = np.bincount(group[~once], minlength=len(first))
-    is_same = (by != CODE) & ~compiles & (count >= MIN_REPEATED)[group] & (delay <= ALIKE * largest[group])
+    is_same = (
+        (by != CODE)
+        & ~compiles
+        & (count >= MIN_REPEATED)[group]
+        & (delay <= ALIKE * largest[group])
+    )
     result: Flags = once & ~is_same
     return result
 
@@ -340,7 +360,7 @@ def _is_compiling(evidence: Evidence, groups: HostGroups, group: int) -> bool:
     return bool(kind == CUDA and COMPILING.match(group_name(evidence, group)))
 
 
-def _allocates(evidence: Evidence, groups: HostGroups, group: int) -> bool:
+def _allocates(_evidence: Evidence, groups: HostGroups, group: int) -> bool:
     return bool(groups.kind[group] == MEMORY)
 
 

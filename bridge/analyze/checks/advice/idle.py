@@ -54,7 +54,8 @@ def _kernels_in_iterations(evidence: Evidence) -> Ints:
     run = evidence.run
     places = interventions.work_places(run, run.computing & evidence.counted)
     places = places[run.work.launch[places] != NONE]
-    return places[evidence.in_iterations(run.device.end[places])]
+    result: Ints = places[evidence.in_iterations(run.device.end[places])]
+    return result
 
 
 def launch_bound(evidence: Evidence) -> Finding | None:

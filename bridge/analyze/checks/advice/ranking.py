@@ -20,6 +20,7 @@ from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.interventions import together
 from bridge.join.arrays import NONE, Ints
 
+ESTIMATED, MAIN, LIMITED, UNRANKED = range(4)  # the order of findings
 MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before that comes first
 MOST_SHARED = 0.5  # of what a finding changes, that one before it changes
 FEW_NS = 10_000  # that go with each wait that is cut: those of the call itself
@@ -119,19 +120,19 @@ def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int
     finding = one.finding
     hides = finding.hidden_share >= MOST_HIDDEN
     is_symptom = one.rule.certainty == SYMPTOM
-    rank = 0 if finding.saving_ns > 0 else 2 if finding.ceiling_ns > 0 else 3
-    if rank == 0 and one.saving_share < MIN_RANKED and _is_dwarfed(finding, advice):
-        rank = 2
-    elif rank == 2 and one.is_main and _dwarfs(finding, advice):
-        rank = 1
-    by_list = part if rank == 0 else 0
+    rank = ESTIMATED if finding.saving_ns > 0 else LIMITED if finding.ceiling_ns > 0 else UNRANKED
+    if rank == ESTIMATED and one.saving_share < MIN_RANKED and _is_dwarfed(finding, advice):
+        rank = LIMITED
+    elif rank == LIMITED and one.is_main and _dwarfs(finding, advice):
+        rank = MAIN
+    by_list = part if rank == ESTIMATED else 0
     return (
         not one.rule.is_first,
         not hides,
         rank,
         is_symptom,
         by_list,
-        -max(finding.saving_ns, 0) if rank == 0 else -max(finding.ceiling_ns, 0),
+        -max(finding.saving_ns, 0) if rank == ESTIMATED else -max(finding.ceiling_ns, 0),
     )
 
 

@@ -56,7 +56,7 @@ def slow_backend(evidence: Evidence) -> Finding | None:
     selected = np.zeros(len(nesting), bool)
     selected[nodes] = True
     points = interventions.host_points(evidence.run, interventions.under(evidence.run, selected))
-    limit = interventions.faster_code(evidence.run, points)
+    limit = interventions.faster_code(points)
     return Finding(figures, rule.node_table(evidence, nodes, spent), limit=limit)
 
 

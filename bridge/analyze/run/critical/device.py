@@ -57,8 +57,9 @@ class DevicePoints:
         follows = is_next[activity]
         ended[follows] = np.maximum(ended[follows], work.end[previous[activity[follows]]])
         time[waiting] = ended
-        points = cls(time, chained, cross, start, end, owner, waiting[by_rule])
-        return _with_collectives(work, points)
+        return _with_collectives(
+            work, cls(time, chained, cross, start, end, owner, waiting[by_rule])
+        )
 
 
 def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:

@@ -30,12 +30,12 @@ class _Points:
 class HostPoints:
     """Points of all threads, one thread after the other, in order of time.
 
-    ``stack`` is the thread of each, by its number in the nesting. ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
-    range, ``system`` the outermost call of the operating system, NONE for none. ``launch`` and ``returned`` are the points of each API call from which on its activities
-    may begin, and at which it returns, NONE for calls of a thread that is not followed;
-    ``released`` are those at which the waits of `Waits` end. ``handed`` and ``begun``, ``done`` and
-    ``taken`` are points of each handover: at its start on both threads, the waiting one first, and
-    at its end on both, the working one first.
+    ``stack`` is the thread of each, by its number in the nesting. ``call`` is the outermost API call that is open right
+    before each point, ``node`` the innermost range, ``system`` the outermost call of the operating system, NONE for
+    none. ``launch`` and ``returned`` are the points of each API call from which on its activities may begin, and at
+    which it returns, NONE for calls of a thread that is not followed; ``released`` are those at which the waits of
+    `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of each handover: at its start on both threads, the
+    waiting one first, and at its end on both, the working one first.
     """
 
     time: Ints

@@ -97,7 +97,7 @@ def _in_turn(work: Work, null_rows: Ints, rows: Ints) -> Iterator[Pairs]:
 
 
 def _last_issued(work: Work, rows: Ints, others: Ints) -> Pairs:
-    """Return which of some rows wait for which of others: the last one issued before, if no earlier row waited for it."""
+    """Return which rows wait for which of others: for the last one issued before, if no earlier row waited for it."""
     rows, others = (r[order_by(work.issued[r], work.rank[r])] for r in (rows, others))
     place = np.searchsorted(work.issued[others], work.issued[rows], side="left") - 1
     is_new = place >= 0
@@ -168,7 +168,7 @@ def freed_after(work: Work) -> Pairs:
 
 
 def staged_after(work: Work, calls: Ints) -> Pairs:
-    """Return blocking copies that return before their copy has ended, and the work of their stream that they wait for."""
+    """Return blocking copies that return before their copy ends, and the work of their stream that they wait for."""
     first = np.full(len(work.call_start), NONE)
     rows = np.flatnonzero(work.launch != NONE)[::-1]
     first[work.launch[rows]] = rows  # the last assignment, of the first row, stays

@@ -2,8 +2,8 @@
 
 A report does not say who let a thread go on. Where another recorded thread did the same thing right before most waits
 of one kind ended, such as the end of an op, and seldom does in the middle of them, that thread is taken for it. Of all
-other waits nobody knows: a loader in another process, a request. If the run were shorter before, such a wait may last as
-long as it did, or end at the pace at which they ended.
+other waits nobody knows: a loader in another process, a request. If the run were shorter before, such a wait may last
+as long as it did, or end at the pace at which they ended.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ Pairs = tuple[Ints, Ints]
 class HostWaits:
     """Points at which threads return from waits of `MIN_WAIT_NS` or more, and the ``site`` of each, a number.
 
-    A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time. A wait that goes on
-    at once in the same call is one wait: ``begin`` is the point at which it began. Waits for locks, such as Python's, are
-    not among them: who holds a lock when a thread comes to it is chance, and another time it waits about as long.
+    A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time. A wait that goes
+    on at once in the same call is one wait: ``begin`` is the point at which it began. Waits for locks, such as
+    Python's, are not among them: who holds a lock when a thread comes to it is chance, and another time it waits about as long.
     """
 
     point: Ints
@@ -73,7 +73,7 @@ class HostWaits:
         op = np.append(work.attributed.node_op, NONE)[host.node[rows]]
         locking = [LOCKING.fullmatch(n) is not None for n in names.cat.categories]
         locks = np.array([*locking, False], bool)[name]
-        site, _ = number_groups(np.cumsum(~host.chained)[rows], name[rows], op)
+        site, _ = number_groups(np.cumsum(~host.chained, dtype=np.int64)[rows], name[rows], op)
         order = order_by(site, host.time[rows])
         rows, site = rows[order], site[order]
         goes_on = np.zeros(len(rows), bool)  # from the wait before
@@ -149,13 +149,14 @@ def _labels(work: Work, host: HostPoints) -> Ints:
     size = int(state.max(initial=0)) + 2
     following = np.append(state[1:], size - 1)
     following[:-1][~host.chained[1:]] = size - 1
-    return state * size + following
+    label: Ints = state * size + following
+    return label
 
 
 def _right_before(
     host: HostPoints, edges: Ints, waits: Ints, time: Ints, least: Ints
 ) -> tuple[Ints, Ints]:
-    """Return which waits (by place), at a time of each, come right after a point of another thread, and these points."""
+    """Return which waits, by place, come at a time of each right after a point of another thread, and these points."""
     rows, points = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for first, last in pairwise(edges.tolist()):  # one iteration per thread
         at = first + np.searchsorted(host.time[first:last], time, side="left") - 1
@@ -213,8 +214,8 @@ def _processes(work: Work) -> Ints:
 class Releases:
     """Points at the ends of such ``waits``, and the points that stand for what ``released`` each, after all others.
 
-    ``within`` are the points within these waits, and ``elastic`` those within waits that a known thread ended: time that
-    passes only as long as the wait lasts.
+    ``within`` are the points within these waits, and ``elastic`` those within waits that a known thread ended: time
+    that passes only as long as the wait lasts.
     """
 
     waits: Ints

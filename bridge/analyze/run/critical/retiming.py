@@ -29,8 +29,8 @@ MAX_SHIFT = 1 << 62  # of times, so that chains can follow one another on one ax
 class Draft:
     """A graph with other delays and edges than the recorded ones.
 
-    ``delay`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points
-    that were not earlier in the recorded run, so that no change makes a circle. What makes a delay shorter twice counts
+    ``delay`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points that were
+    not earlier in the recorded run, so that no change makes a circle. What makes a delay shorter twice counts
     once, the shorter one. ``changed`` are the points whose delay may differ from the ``recorded`` one.
     """
 
@@ -85,8 +85,8 @@ class Retiming:
     """The graph without the points that only pass on the time of the point before.
 
     ``points`` are the numbers of the kept points in the graph, and ``kept`` is the kept point that each point of the
-    graph adds its delay to: to its own delay, or to its ``lag``, that of the points left out before it. ``ends`` are the
-    kept points with which chains end. ``chained`` and ``cross`` are as in `Graph`, by the numbers of kept points.
+    graph adds its delay to: to its own delay, or to its ``lag``, that of the points left out before it. ``ends`` are
+    the kept points with which chains end. ``chained`` and ``cross`` are as in `Graph`, by the numbers of kept points.
     """
 
     graph: Graph
@@ -207,7 +207,9 @@ class _Chains:
         """Return the time of each point by a choice of predecessors."""
         heads = np.flatnonzero(by_cross | ~self.chained)
         size = np.diff(np.append(heads, len(self.chained)))
-        run = np.repeat(np.arange(len(heads), dtype=np.int32), size)  # the head that each point follows
+        run = np.repeat(
+            np.arange(len(heads), dtype=np.int32), size
+        )  # the head that each point follows
         cross = self.cross[heads]
         is_root = cross == NONE
         since = self.total[cross] - self.total[heads[run[cross]]]

@@ -148,6 +148,16 @@ class Run:
         """The GPU of each activity, a position in `Devices`, by its place in `Work`."""
         return Devices.of_report(self.work.attributed).gpu[self.work.row]
 
+    @property
+    def host_delay(self) -> Ints:
+        """The delay before each point of the host."""
+        return self.graph.delay[self.hosts : self.hosts + len(self.host.time)]
+
+    @property
+    def lasting_on_host(self) -> Ints:
+        """The points of the host before which time passes."""
+        return self.hosts + np.flatnonzero(self.host_delay)
+
     # -- What the delay before each point is
 
     def kind_of(self, points: Ints) -> Ints:

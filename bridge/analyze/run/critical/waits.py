@@ -137,9 +137,9 @@ class Waits:
         call, released = np.concatenate((call, queued)), np.concatenate((released, begun))
         time = np.where(by_start, work.start[released], work.end[released])
         order = order_by(call, time, work.rank[released])
-        pairs = _stream_waits(work, records, stream_waits), device_order(work)
-        activity, awaited = (np.concatenate(c) for c in zip(*pairs, strict=True))
-        by_rule = np.repeat([False, True], [len(waiting) for waiting, _ in pairs])
+        of_streams, ruled = _stream_waits(work, records, stream_waits), device_order(work)
+        activity, awaited = (np.concatenate(c) for c in zip(of_streams, ruled, strict=True))
+        by_rule = np.repeat([False, True], [len(of_streams[0]), len(ruled[0])])
         return cls(waits, call[order], released[order], by_start[order], activity, awaited, by_rule)
 
 

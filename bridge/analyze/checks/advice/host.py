@@ -49,6 +49,7 @@ DRIVER = re.compile(
 )
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
+WORKERS = re.compile(r".*MultiProcessing.*")  # a loader that waits for its workers
 MEMORY, OP, CUDA, OS, CODE = range(
     5
 )  # what a group is called by: memory, its op, or in no op its call, or neither
@@ -385,6 +386,8 @@ def _loads_itself(finding: Finding) -> bool:
     table = finding.evidence
     if SINGLE_PROCESS.fullmatch(str(finding.figures["what"])):
         return True
+    if WORKERS.fullmatch(str(finding.figures["what"])):
+        return False
     waits = [WAITING.fullmatch(str(call)) is not None for call in table["within"]]
     return int(table["total_ns"][waits].sum()) * 2 < int(table["total_ns"].sum())
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from made_reports import process
+
 from advice.story import PAGEABLE, PINNED, TO_DEVICE, TO_HOST, Story
 from bridge.importers.ncu.metrics import Kernel, Rule, metrics_of
 from bridge.report import Report
@@ -60,36 +62,30 @@ def used(share: float) -> Story:
     return story
 
 
-def low_for_a_while(idle: int) -> Story:
+def resting(us: int, profiled: int = 0) -> Story:
+    """10 ms of work, a rest of the host that begins with it, in part because of the profiler, and 10 ms of work."""
     story = steady()
-    story.now = story.done
-    with story.op("later"):
-        for _ in range(10):
-            story.rest(idle)
-            story.kernel(us=10)
-            story.now = story.done
+    if profiled:
+        story.profiled(profiled)
+    story.rest(us)
     for _ in range(200):
         story.kernel(us=50)
     return story
 
 
-def gap(us: int) -> Story:
-    """10 ms of work, a gap, 10 ms of work."""
-    story = steady()
-    story.now = story.done + us
-    for _ in range(200):
-        story.kernel(us=50)
-    return story
+WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
-def loading(
-    us: int, name: str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-) -> Story:
+def loading(us: int, name: str = WORKERS, *, waits: bool = True) -> Story:
+    """Ten steps, each of which loads data, or waits for those that do, and then computes for 1000."""
     story = Story()
     for number in range(10):
         with story.op(f"step {number}"):
             with story.op(name):
-                story.rest(us)
+                if waits:
+                    story.system("poll", us)
+                else:
+                    story.rest(us)
             with story.op("train"):
                 for _ in range(10):
                     story.kernel(us=100)
@@ -118,6 +114,14 @@ def compiling(first: int, last: int) -> Callable[[Story, int], None]:
     return compiled
 
 
+def claiming(first: int, last: int) -> Callable[[Story, int], None]:
+    def claims(story: Story, number: int) -> None:
+        if first <= number <= last:
+            story.call("cudaMalloc_v3020", 200)
+
+    return claims
+
+
 def launching(idle: int, us: int) -> Story:
     story = Story()
     with story.op("many"):
@@ -127,13 +131,35 @@ def launching(idle: int, us: int) -> Story:
     return story
 
 
-def copies(host: int, api: str = "cudaMemcpyAsync_v3020", us: int = 100) -> Story:
+def staged(host: int, us: int = 1_000) -> Story:
+    """Ten copies, each of which ends with its call, before a kernel of 200."""
     story = Story()
-    with story.op("to the GPU"):
-        for _ in range(10):
-            story.copy(us, host=host, api=api)
-            story.kernel(us=200)
-            story.now = story.done
+    for _ in range(10):
+        held = max(story.done, story.now + 2) + us - story.now
+        story.copy(us, host=host, held=held)
+        story.kernel(us=200)
+    return story
+
+
+def pieces(count: int, size: int = 4_096) -> Story:
+    """Five kernels of 100, each after copies of small pieces."""
+    story = Story()
+    for _ in range(5):
+        with story.op("pack"):
+            for _ in range(count):
+                story.copy(2, size=size)
+        story.kernel(us=100)
+    return story
+
+
+def faulting(before: int) -> Story:
+    """Three kernels of 1000, and ten pages of 60 KB each, which move within 500, so long before their end."""
+    story = Story()
+    for _ in range(3):
+        story.kernel(us=1_000)
+        for number in range(10):
+            story.page(story.done - before + 50 * number, 50, 60_000)
+        story.done += max(0, 500 - before)  # the next kernel begins behind the pages
     return story
 
 
@@ -157,6 +183,17 @@ def filling(api: str) -> Story:
     return story
 
 
+def in_two_streams(kind: int) -> Story:
+    """Kernels of 100 by turns in the legacy default stream and in one of a kind: 1 blocks, 2 does not."""
+    story = Story()
+    for stream, known in ((7, 3), (13, kind)):
+        listed = {"pid": story.pid, "context": 1, "stream": stream, "kind": known}
+        story.tables["cuda_streams"].append(listed)
+    for number in range(20):
+        story.kernel(us=100, stream=(7, 13)[number % 2])
+    return story
+
+
 def building(us: int, op: str = "build") -> Story:
     """A program that builds for a while, and then computes for 1000."""
     story = Story()
@@ -165,17 +202,6 @@ def building(us: int, op: str = "build") -> Story:
     with story.op("work"):
         for _ in range(20):
             story.kernel(us=50)
-    return story
-
-
-def warming(op: str) -> Story:
-    story = Story()
-    with story.op(op):
-        story.kernel(us=100)
-        story.rest(5_000)
-        story.kernel(us=100)
-    for _ in range(10):
-        story.kernel(us=100)
     return story
 
 
@@ -270,33 +296,60 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
 def communicating(us: int, *, hidden: bool = False) -> Story:
-    """Kernels of 100 µs and collectives, these alone or while a kernel runs."""
+    """Kernels of 100 µs and two collectives after each, these alone or while a kernel runs in another stream."""
     story = Story()
     with story.op("train"):
         for _ in range(20):
             story.kernel(us=100)
             before = story.done
             if hidden:
-                story.done -= us
-            story.kernel(NCCL, us, stream=20)
+                story.done -= 2 * us
+            for _ in range(2):
+                story.kernel(NCCL, us, stream=20 if hidden else 7)
             story.done = max(story.done, before)
     return story
 
 
-def ranks(late: int) -> Story:
-    """Two GPUs that reduce together, the second one always later."""
+def ranks(us: int, late: int = 0) -> Story:
+    """Two GPUs that reduce together after kernels, of 100 on the first; the second one is slower, or later on the host."""
     story = Story(gpus=2)
-    for number in range(20):
-        start = number * 1_000
+    done = [0, 0]
+    for _ in range(20):
+        for device, computing in ((0, 100), (1, us)):
+            story.device, story.done = device, done[device]
+            story.rest(device * late)
+            story.kernel(us=computing)
+            done[device] = story.done
+        met = max(done)
         for device in (0, 1):
-            story.device, story.now, story.done = (
-                device,
-                start + 100 * device,
-                start + device * late,
-            )
-            with story.op("nccl:all_reduce"):
-                story.now = story.done
-                story.kernel(NCCL, 200 + (late if device == 0 else 0), stream=20)
+            story.device, story.done = device, done[device]
+            story.kernel(NCCL, met - done[device] + 20)
+            done[device] = story.done
+    return story
+
+
+def uneven(us: int) -> Story:
+    """Twenty kernels on each of two GPUs of a process, of 100 on the first."""
+    story = Story(gpus=2)
+    done = [0, 0]
+    for _ in range(20):
+        for device, computing in ((0, 100), (1, us)):
+            story.device, story.done = device, done[device]
+            story.kernel(us=computing)
+            done[device] = story.done
+    return story
+
+
+def shared(*others: str) -> Story:
+    """A process with two kinds of kernels of 50, and a second one with others of 100 on the same GPU, in turn."""
+    story = Story()
+    story.tables["processes"].append({"process": process(200), "name": "other"})
+    for number in range(20):
+        story.pid = 100
+        story.kernel("relu", us=50)
+        story.kernel("gemm", us=50)
+        story.pid = 200
+        story.kernel(others[number % len(others)], us=100)
     return story
 
 
@@ -417,20 +470,24 @@ def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
 
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
-    "start-up": lambda: warming("warm-up"),
-    "paid-once": lambda: building(300),
+    "allocation": lambda: in_steps(claiming(0, 5)),
+    "small-memcpys": lambda: pieces(10),
+    "page-faults": lambda: faulting(900),
+    "default-stream": lambda: in_two_streams(1),
+    "profiler-overhead": lambda: resting(15_000, profiled=5_000),
+    "shared-gpu": lambda: shared("other"),
+    "uneven-gpus": lambda: uneven(150),
+    "paid-once": lambda: building(30_000),
     "kernel-hotspot": lambda: hot("big"),
     "memcpy-bound": lambda: copying(100, 10),
     "low-gpu-use": lambda: used(0.4),
-    "low-use-stretches": lambda: low_for_a_while(300),
-    "long-gaps": lambda: gap(5_000),
     "data-loading": lambda: loading(2_000),
-    "single-process-loader": lambda: loading(2_000, BATCHES),
+    "single-process-loader": lambda: loading(2_000, BATCHES, waits=False),
     "launch-bound": lambda: launching(20, 5),
-    "host-bound": lambda: gap(5_000),
+    "host-bound": lambda: resting(15_000),
     "short-kernels": lambda: launching(5, 4),
     "recompilation": lambda: in_steps(compiling(3, 5)),
-    "pageable-memcpys": lambda: copies(PAGEABLE),
+    "pageable-memcpys": lambda: staged(PAGEABLE),
     "synchronous-memcpys": lambda: blocking("cudaMemcpy_v3020"),
     "synchronous-memsets": lambda: filling("cudaMemset_v3020"),
     "synchronization": lambda: waiting(waits=True),
@@ -443,7 +500,7 @@ FIRES: Mapping[str, Telling] = {
     "data-parallel": lambda: two_gpus("DataParallel.forward"),
     "slow-backend": lambda: ddp("gloo:all_reduce"),
     "exposed-communication": lambda: communicating(30),
-    "stragglers": lambda: ranks(100),
+    "stragglers": lambda: ranks(150),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=False),
     "gradients-set-to-zero": lambda: zeroing("Optimizer.zero_grad#SGD.zero_grad"),
     "single-tensor-optimizer": lambda: stepping("vectorized_elementwise_kernel"),
@@ -459,23 +516,27 @@ FIRES: Mapping[str, Telling] = {
     "outside-ops": lambda: outside(100),
 }
 QUIET: Mapping[str, Telling] = {
-    "start-up": lambda: warming("work"),
-    "paid-once": lambda: building(200),
+    "allocation": lambda: in_steps(claiming(0, 0)),
+    "small-memcpys": lambda: pieces(9),
+    "page-faults": lambda: faulting(-10),
+    "default-stream": lambda: in_two_streams(2),
+    "profiler-overhead": lambda: resting(9_000, profiled=5_000),
+    "shared-gpu": lambda: shared("relu", "gemm"),
+    "uneven-gpus": lambda: uneven(110),
+    "paid-once": lambda: building(2),
     "kernel-hotspot": lambda: hot("one", "other"),
     "memcpy-bound": lambda: copying(10, 100),
     "failed-calls": lambda: failing(0),
     "not-recorded": lambda: launched_unseen(recorded=True),
     "no-device-work": lambda: started(runs=True),
     "low-gpu-use": lambda: used(0.6),
-    "low-use-stretches": steady,
-    "long-gaps": lambda: gap(500),
-    "data-loading": lambda: loading(10),
+    "data-loading": lambda: loading(2),
     "single-process-loader": lambda: loading(2_000),
     "launch-bound": lambda: launching(20, 100),
-    "host-bound": lambda: gap(50),
-    "short-kernels": lambda: launching(5, 6),
-    "recompilation": lambda: in_steps(compiling(0, 1)),
-    "pageable-memcpys": lambda: copies(PINNED),
+    "host-bound": lambda: resting(9_000),
+    "short-kernels": lambda: launching(5, 15),
+    "recompilation": lambda: in_steps(compiling(0, 0)),
+    "pageable-memcpys": lambda: staged(PINNED),
     "synchronous-memcpys": lambda: blocking("cudaMemcpyAsync_v3020"),
     "synchronous-memsets": lambda: filling("cudaMemsetAsync_v3020"),
     "synchronization": lambda: waiting(waits=False),
@@ -488,7 +549,7 @@ QUIET: Mapping[str, Telling] = {
     "data-parallel": lambda: two_gpus("DistributedDataParallel.forward"),
     "slow-backend": lambda: ddp("nccl:all_reduce"),
     "exposed-communication": lambda: communicating(30, hidden=True),
-    "stragglers": lambda: ranks(0),
+    "stragglers": lambda: ranks(100, late=50),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=True),
     "gradients-set-to-zero": lambda: zeroing("forward"),
     "single-tensor-optimizer": lambda: stepping("multi_tensor_apply_kernel"),

@@ -13,6 +13,7 @@ from bridge.report import Report
 
 US = 1_000
 TO_DEVICE, TO_HOST = 1, 2
+PAGE = 11  # copy kind of managed memory to the device
 PAGEABLE, PINNED, DEVICE = 0, 1, 2
 A100 = {
     "sm_count": 108,
@@ -115,6 +116,25 @@ class Story(Made):
         """Fill; ``held`` is how long the call takes."""
         self.call(api, held)
         self._ran("fills", us, bytes=4_000, target_kind=DEVICE)
+
+    def system(self, name: str, us: int) -> None:
+        """Be in a call of the operating system."""
+        times = {"start": self.now * US, "end": (self.now + us) * US, "thread": thread(self.pid)}
+        self.tables["system_calls"].append({**times, "name": self.string(name)})
+        self.now += us
+
+    def profiled(self, us: int) -> None:
+        """Let the profiler work on the thread for the next µs; what the program does meanwhile follows."""
+        times = {"start": self.now * US, "end": (self.now + us) * US, "thread": thread(self.pid)}
+        name = self.string("CUPTI Buffer flush")
+        self.tables["overhead"].append({**times, "name": name, "correlation": 0})
+
+    def page(self, start: int, us: int, size: int) -> None:
+        """Move a page of managed memory to the device, for which nothing was called."""
+        self.correlation += 1
+        where = {"device": self.device, "context": 1, "stream": 1, "process": process(self.pid)}
+        times = {"start": start * US, "end": (start + us) * US, "correlation": self.correlation}
+        self.tables["copies"].append({**where, **times, "bytes": size, "copy_kind": PAGE})
 
     def graph(self, us: int = 50) -> None:
         """Launch a CUDA graph that is recorded as a whole."""

@@ -92,11 +92,11 @@ def without_process(run: Run, places: Ints) -> Change:
     waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
     process = np.append(run.work.column("process"), NONE)
     points = points[(process[waiting] != process[awaited]) & (is_gone[waiting] | is_gone[awaited])]
-    gone = without_work(run, places)
+    gone, free = without_work(run, places), _free(run, points)
 
     def change(draft: Draft) -> None:
         gone(draft)
-        draft.cut(points)
+        free(draft)
         draft.remove(points)
 
     return change
@@ -136,8 +136,21 @@ def without_default_stream(run: Run) -> tuple[Change, Ints]:
     points = run.device.ruled
     waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
     crosses = is_null[waiting] != is_null[awaited]
-    points = points[crosses]
-    return (lambda draft: draft.cut(points)), waiting[crosses]
+    return _free(run, points[crosses]), waiting[crosses]
+
+
+def _free(run: Run, points: Ints) -> Change:
+    """Let waits of work for other work go; the first work of a stream, which waits for nothing else, waits for its launch."""
+    chained = points[run.graph.chained[points]]
+    first = points[~run.graph.chained[points]]
+    issued = np.append(run.host.launch, NONE)[run.work.launch[run.device.activity[first]]]
+    first, issued = first[issued != NONE], run.hosts + issued[issued != NONE]
+
+    def change(draft: Draft) -> None:
+        draft.cut(chained)
+        draft.link(first, issued)
+
+    return change
 
 
 def as_graph(run: Run, places: Ints) -> Change:

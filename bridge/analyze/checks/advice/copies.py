@@ -314,9 +314,12 @@ def blocking_fills(evidence: Evidence) -> Finding | None:
     mask = np.zeros(len(evidence.call_time), bool)
     mask[calls] = True
     points = interventions.call_points(evidence.run, mask)
-    return Finding(
-        figures, rule.call_table(evidence, calls), change=lambda draft: draft.cut(points)
-    )
+
+    def change(draft: Draft) -> None:
+        draft.cut(points)
+        draft.limit(points, CALL_NS)
+
+    return Finding(figures, rule.call_table(evidence, calls), change=change)
 
 
 def small_copies(evidence: Evidence) -> Finding | None:

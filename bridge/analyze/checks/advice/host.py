@@ -49,6 +49,7 @@ DRIVER = re.compile(
 )
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
+WORKERS = re.compile(r".*MultiProcessing.*")  # a loader that waits for its workers
 MEMORY, OP, CUDA, OS, CODE = range(
     5
 )  # what a group is called by: memory, its op, or in no op its call, or neither
@@ -407,6 +408,8 @@ def _loads_itself(finding: Finding) -> bool:
     table = finding.evidence
     if SINGLE_PROCESS.fullmatch(str(finding.figures["what"])):
         return True
+    if WORKERS.fullmatch(str(finding.figures["what"])):
+        return False
     waits = [WAITING.fullmatch(str(call)) is not None for call in table["within"]]
     return int(table["total_ns"][waits].sum()) * 2 < int(table["total_ns"].sum())
 
@@ -448,7 +451,7 @@ def paid_once(evidence: Evidence) -> Iterator[Finding]:
 
 
 TEXT = "the run waits for {what} for {path_ns}, {path_share} of it; in all it takes {host_ns}"
-ESTIMATE = "the run without it"
+ESTIMATE = f"the run with {REST:.0%} of the code of an op, and without calls and what is in no op"
 
 
 def _not_begun(evidence: Evidence) -> Iterator[Finding]:
@@ -475,7 +478,7 @@ RULES = (
         when="a thread waits for a loader on the critical path of iterations",
         text=TEXT,
         remedy="give the loader more workers (num_workers) and batches ahead (prefetch_factor), and pin_memory=True; decode and augment on the GPU",
-        estimate="the run without these waits",
+        estimate=f"the run without these waits, but for the first; {MORE_WORKERS} times as many threads, where the loader's are recorded",
         source=TENSORBOARD,
         needs=("work", "graph"),
         find=waits_for_data,
@@ -487,7 +490,7 @@ RULES = (
         when="loading of data is on the critical path of iterations, and its thread does not wait in it",
         text=TEXT,
         remedy="use DataLoader(num_workers=4) or more: workers load data while the GPU runs",
-        estimate="the run without this code",
+        estimate=f"the run with {REST:.0%} of this code",
         source=TORCH_TIDY,
         needs=("work", "ops", "graph"),
         find=loads_itself,
@@ -532,7 +535,7 @@ RULES = (
         when="host code before, between and behind iterations is on the critical path",
         text=TEXT,
         remedy="keep what it makes in a cache, do it in parallel, or leave it out; a longer run pays it once, too",
-        estimate="the run without it, where an op or a call is known that could be left out",
+        estimate=f"the run with {REST:.0%} of an op, and without calls that compile or use the operating system; none below {MIN_ONCE_NS // 1_000_000} ms",
         source=NSIGHT_BRIDGE,
         needs=("work", "graph"),
         find=paid_once,

@@ -136,6 +136,7 @@ RULES = (
         when=f"copies run alone for more than {MIN_COPIES:.0%} of the time in which a GPU works, and {MIN_COPIES_OF_SPAN:.0%} of that from its first work to its last",
         text="copies run alone on {device} for {alone_ns}, {busy_share} of the time in which it works; {direction_share} of copy time is {direction}",
         remedy="keep data on the GPU; copy on a separate stream from pinned memory, while kernels run (prefetch the next part)",
+        estimate="the run with copies beside kernels, as long as there are kernels",
         source=NSIGHT_BRIDGE,
         needs=("work",),
         find=copies_alone,

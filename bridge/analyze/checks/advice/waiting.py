@@ -124,7 +124,7 @@ def stragglers(evidence: Evidence) -> Iterator[Finding]:
         mine = places[gpu == one]
         figures = {
             "straggler": evidence.devices.names[one],
-            "slower_share": float(by_gpu[one] / total[one]),
+            "slower_share": float(by_gpu[one] / (total[one] - by_gpu[one])),
             "kernels_ns": int(total[one]),
         }
         yield Finding(

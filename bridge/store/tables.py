@@ -21,7 +21,7 @@ from bridge.join.attributed import DIRECTIONS
 from bridge.knowledge.kernels import readable_names
 from bridge.output import OutputError
 
-VERSION = 16
+VERSION = 17
 PATIENCE_S = 30  # for locks of other processes
 
 # The tables for the frames have the columns of the frame and those of the attribution.
@@ -415,6 +415,11 @@ def _sixteenth(database: Database) -> None:
         database.table("reports").add_column("system_spans", str)
 
 
+def _seventeenth(database: Database) -> None:
+    """Add the streams of contexts."""
+    _second(database)
+
+
 MIGRATIONS: list[Callable[[Database], None]] = [
     *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth, _ninth, _tenth),
     _eleventh,
@@ -423,6 +428,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [
     _fourteenth,
     _fifteenth,
     _sixteenth,
+    _seventeenth,
 ]
 
 

@@ -1,4 +1,4 @@
--- The tables of bridge.db, schema version 16. Made by python -m tests.docs contracts.
+-- The tables of bridge.db, schema version 17. Made by python -m tests.docs contracts.
 
 CREATE TABLE "activities" (
    "id" INTEGER PRIMARY KEY,
@@ -52,6 +52,16 @@ CREATE TABLE "context_switches" (
    "thread" INTEGER,
    "process" INTEGER,
    "on_cpu" INTEGER,
+   "report" INTEGER
+);
+
+CREATE TABLE "cuda_streams" (
+   "id" INTEGER PRIMARY KEY,
+   "run" INTEGER,
+   "process" INTEGER,
+   "context" INTEGER,
+   "stream" INTEGER,
+   "kind" INTEGER,
    "report" INTEGER
 );
 

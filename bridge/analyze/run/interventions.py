@@ -140,7 +140,7 @@ def without_default_stream(run: Run) -> tuple[Change, Ints]:
 
 
 def _free(run: Run, points: Ints) -> Change:
-    """Let waits of work for other work go; the first work of a stream, which waits for nothing else, waits for its launch."""
+    """Let waits of work for other work go; the first work of a stream then waits for its launch alone."""
     chained = points[run.graph.chained[points]]
     first = points[~run.graph.chained[points]]
     issued = np.append(run.host.launch, NONE)[run.work.launch[run.device.activity[first]]]

@@ -34,8 +34,8 @@ class HostPoints:
     before each point, ``node`` the innermost range, ``system`` the outermost call of the operating system, NONE for
     none. ``launch`` and ``returned`` are the points of each API call from which on its activities may begin, and at
     which it returns, NONE for calls of a thread that is not followed; ``released`` are those at which the waits of
-    `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of each handover: at its start on both threads, the
-    waiting one first, and at its end on both, the working one first.
+    `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of each handover: at its start on both
+    threads, the waiting one first, and at its end on both, the working one first.
     """
 
     time: Ints

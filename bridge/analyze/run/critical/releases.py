@@ -53,7 +53,8 @@ class HostWaits:
 
     A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time. A wait that goes
     on at once in the same call is one wait: ``begin`` is the point at which it began. Waits for locks, such as
-    Python's, are not among them: who holds a lock when a thread comes to it is chance, and another time it waits about as long.
+    Python's, are not among them: who holds a lock when a thread comes to it is chance, and another time it waits
+    about as long.
     """
 
     point: Ints

@@ -55,6 +55,16 @@ CREATE TABLE "context_switches" (
    "report" INTEGER
 );
 
+CREATE TABLE "cuda_streams" (
+   "id" INTEGER PRIMARY KEY,
+   "run" INTEGER,
+   "process" INTEGER,
+   "context" INTEGER,
+   "stream" INTEGER,
+   "kind" INTEGER,
+   "report" INTEGER
+);
+
 CREATE TABLE "devices" (
    "id" INTEGER PRIMARY KEY,
    "run" INTEGER,

@@ -17,12 +17,12 @@ FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `bridge.importers
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
-    "failed-calls no-device-work not-recorded data-loading single-process-loader recompilation start-up paid-once "
-    "low-gpu-use low-use-stretches long-gaps "
-    "launch-bound host-bound short-kernels pageable-memcpys synchronous-memcpys "
-    "synchronous-memsets synchronization numbers-read-back small-grids no-tensor-cores "
-    "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound data-parallel slow-backend "
-    "exposed-communication stragglers made-on-host gradients-set-to-zero "
+    "failed-calls no-device-work not-recorded data-loading single-process-loader recompilation "
+    "allocation host-bound paid-once pageable-memcpys synchronous-memcpys synchronous-memsets "
+    "small-memcpys page-faults synchronization numbers-read-back launch-bound short-kernels "
+    "default-stream profiler-overhead low-gpu-use shared-gpu uneven-gpus data-parallel "
+    "slow-backend exposed-communication stragglers small-grids no-tensor-cores tensor-cores-left "
+    "single-precision casts kernel-hotspot memcpy-bound made-on-host gradients-set-to-zero "
     "single-tensor-optimizer bias-before-norm misaligned-products indexing-in-a-loop "
     "memory-nearly-full nsight-compute opaque-graphs outside-ops"
 ).split()

@@ -63,7 +63,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
 @pytest.fixture
 def documented(installed: Install) -> None:
     """Install the checks of the documentation."""
-    [line] = re.findall(r"^small-memcpys = \"(.*)\"$", code(ADVISE, "toml"), re.MULTILINE)
+    [line] = re.findall(r"^tiny-memcpys = \"(.*)\"$", code(ADVISE, "toml"), re.MULTILINE)
     installed(code(ADVISE) + code(DOCTOR), f"small = {line}\nfew = acme_checks:few_kernels")
 
 
@@ -78,24 +78,24 @@ def copying(memcpys: int = 100) -> Story:
 @pytest.mark.slow
 def test_a_rule_of_another_distribution_is_one_of_advise(documented, tmp_path):
     path = copying().written(tmp_path / "r.sqlite")
-    assert "small-memcpys  " in done("advise", "--list").splitlines()[-1]
+    assert "tiny-memcpys  " in done("advise", "--list").splitlines()[-1]
     assert json.loads(done("advise", "--list", "--format", "json"))["rows"][-1]["name"] == (
-        "small-memcpys"
+        "tiny-memcpys"
     )
-    for words in ((), ("--rule", "small-memcpys")):
+    for words in ((), ("--rule", "tiny-memcpys")):
         said = done("advise", path, *words)
-        assert "Many small memcpys (small-memcpys)\n   memcpys smaller than 4 KiB: 100\n" in said
+        assert "Many tiny memcpys (tiny-memcpys)\n   memcpys smaller than 4 KiB: 100\n" in said
         assert "→ pack them into one buffer" in said
     document = json.loads(done("advise", path, "--format", "json"))
-    [one] = [one for one in document["advice"] if one["rule"] == "small-memcpys"]
+    [one] = [one for one in document["advice"] if one["rule"] == "tiny-memcpys"]
     assert one["figures"] == {"memcpys": 100}
     [run] = json.loads(done("advise", path, "--format", "sarif"))["runs"]
-    [result] = [one for one in run["results"] if one["ruleId"] == "small-memcpys"]
+    [result] = [one for one in run["results"] if one["ruleId"] == "tiny-memcpys"]
     rule = run["tool"]["driver"]["rules"][result["ruleIndex"]]
-    assert (rule["id"], rule["properties"]["source"]) == ("small-memcpys", "acme-checks")
+    assert (rule["id"], rule["properties"]["source"]) == ("tiny-memcpys", "acme-checks")
     few = copying(99).written(tmp_path / "few.sqlite")
     document = json.loads(done("advise", few, "--format", "json"))
-    assert "small-memcpys" in document["passed"]
+    assert "tiny-memcpys" in document["passed"]
 
 
 @pytest.mark.slow

@@ -46,9 +46,11 @@ def test_text(ask):
         r"^1 finding in a run of 30\.070 ms \(\d+ rules checked\)$", said, re.MULTILINE
     )
     assert (
-        "1. Training waits for data (data-loading)\n   a thread loads data for 20.020 ms; " in said
+        "1. The run waits for data (data-loading)\n   the run waits for enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__ (poll)"
+        " for 20.020 ms, 66.6 % of it; in all it takes 20.020 ms\n"
+        "   could save about 18.018 ms, at most 20.020 ms (66.6 % of the run)\n" in said
     )
-    assert "   → give DataLoader more workers" in said
+    assert "   → give the loader more workers (num_workers)" in said
     assert "not checked (needs ops of PyTorch): made-on-host, " in said
 
 
@@ -62,8 +64,8 @@ def test_json_says_all_of_it(ask):
     assert sorted([*listed, *document["passed"]]) == sorted(rule.name for rule in RULES)
     first = document["advice"][0]
     assert first["rule"] == "data-loading"
-    assert first["figures"]["loading_ns"] == 10 * 2_002_000
-    assert first["evidence"][0]["count"] == 10
+    assert first["figures"]["host_ns"] == 10 * 2_002_000
+    assert (first["evidence"][0]["within"], first["evidence"][0]["count"]) == ("poll", 10)
     assert (
         first["evidence"][0]["op"]
         == "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -74,8 +76,8 @@ def test_json_says_all_of_it(ask):
 @pytest.mark.slow
 def test_markdown(ask):
     said = ask("--format", "md", "--rows", "1").stdout
-    assert "### Training waits for data\n" in said
-    assert "| op | path | total | count | example |\n" in said
+    assert "### The run waits for data\n" in said
+    assert "| op | path | within | total | count | example |\n" in said
 
 
 @pytest.mark.slow
@@ -192,9 +194,8 @@ def test_the_advice_on_real_profiles_is_what_was_checked_by_hand(path):
     if name in NO_PROFILES:
         pytest.skip("nothing recorded in this file, by design")
     advised = bridge.load(path).advise()
-    assert ", ".join(one.rule.name for one in advised.advice) == VERDICTS.get(name, {}).get(
-        "rules", ""
-    )
+    listed = dict.fromkeys(one.rule.name for one in advised.advice)  # of some there are several
+    assert ", ".join(listed) == VERDICTS.get(name, {}).get("rules", "")
     for one in (*advised.advice, *advised.small):
         assert one.finding.saving_ns <= max(one.finding.ceiling_ns, -1)
         assert one.finding.ceiling_ns <= advised.wall_ns * 1.01

@@ -494,10 +494,10 @@ RULES = (
     Check(
         name="synchronization",
         title="Synchronization keeps the host from working ahead",
-        when="calls that wait for the device are made within iterations, and no copy to the host ended in their wait",
+        when=f"{MIN_WAITS} calls of one name or more in an op wait for the device within iterations",
         text="{call} is called {waits} times and waits for {waited_ns} in all{needed}",
         remedy="leave it out: order work by streams and events; avoid torch.cuda.synchronize() and printing tensors in the loop",
-        estimate=ESTIMATE,
+        estimate=f"{ESTIMATE}; none if a copy to the host ended in most of them",
         source=NSYS,
         needs=("work", "calls", "graph"),
         find=synchronizations,

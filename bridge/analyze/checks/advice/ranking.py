@@ -160,9 +160,11 @@ def by_cause(advice: Sequence[Advice], estimator: Estimator | None) -> list[Advi
     """
     result: list[Advice] = []
     for one in sorted(advice, key=lambda one: _order(one, advice, 0)):
-        if one.rule.certainty == SYMPTOM and any(other.finding.ceiling_ns > 0 for other in result):
-            continue
-        owner = _owner(result, one, estimator) if estimator else _by_kernels(result, one)
+        causes = [at for at, other in enumerate(result) if other.finding.ceiling_ns > 0]
+        if one.rule.certainty == SYMPTOM and causes:
+            owner = causes[0]
+        else:
+            owner = _owner(result, one, estimator) if estimator else _by_kernels(result, one)
         if owner == NONE:
             result.append(one)
         elif one.rule.name != result[owner].rule.name:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bridge.analyze.draw.timeline import Selection, Timeline
     from bridge.analyze.run.gpu_use import Use
     from bridge.analyze.run.ranks.table import Run
+    from bridge.analyze.run.what_if import WhatIf
     from bridge.exports import TraceOptions
     from bridge.render.notebook import Picture, ShownTable
 
@@ -241,6 +242,31 @@ class Report:
             advice.MIN_SHARE if worth is None else worth,
         )
         return notebook.ShownAdvice.of(advised)
+
+    def what_if(
+        self,
+        *,
+        op: str | Sequence[str] = (),
+        faster: str | Sequence[str] = (),
+        without: str | Sequence[str] = (),
+        hide: str | Sequence[str] = (),
+        gpu_faster: str | float = "",
+        iterations: int = 0,
+    ) -> WhatIf:
+        """Return how long the run would have been with other costs: see docs/what-if.md.
+
+        ``op`` are names of ops, of which ``faster`` says how much less time they take, as ``"30%"`` or
+        ``"2x"``: one for all, or one for each. ``without`` are names of calls that go, ``hide`` those of work
+        that computation hides, "nccl" for all communication; names may hold ``*`` and ``?``. ``gpu_faster`` is
+        how much faster all kernels are, as ``1.5``. ``iterations`` is for how many the answer is, 0 for those of
+        the run. Raises ValueError with a message for the user for a name that matches nothing.
+        """
+        from bridge.analyze.run.what_if import Question, what_if  # tables do not need it
+
+        names = (_texts(op), _texts(faster), _texts(without), _texts(hide))
+        question = Question.of(*names, str(gpu_faster), iterations)
+        no_timeline.refuse(self.capture, "what-if")
+        return what_if(self.attributed, question)
 
     @cached_property
     def summary(self) -> Summary:
@@ -457,6 +483,10 @@ def attribution_options(**fields: Unpack[AttributionFields]) -> AttributionOptio
 def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:
     """Return a name per activity, by the code of its node."""
     return pd.Categorical.from_codes(np.append(codes, NONE)[node], _index(names))
+
+
+def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _index(names: Sequence[str] | dict[str, str]) -> pd.Index:

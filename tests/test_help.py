@@ -20,7 +20,7 @@ from bridge.cli.help import Command, Option, option
 
 LISTED = {
     "Capture": "run import doctor",
-    "Analyze": "summary report advise memory why",
+    "Analyze": "summary report advise what-if memory why",
     "Look": "html trace view flame graph plot",
     "Compare": "diff",
     "More": "runs bench onednn scrub mcp demo",

@@ -176,6 +176,9 @@ WRONG: dict[tuple[str, str], tuple[list[str], str]] = {
     ("diff", "--filter"): (["--filter", "stat=same"], "no column 'stat'; did you mean state?"),
     ("diff", "--fail-over"): (["--fail-over", "opp:5%"], "write 5%"),
     ("advise", "--rule"): (["--rule", "short-kernel"], "no rule 'short-kernel'; did you mean short-kernels?"),
+    ("what-if", "--op"): (["--op", "gem", "--faster", "2x"], "no range 'gem'; did you mean gemm?"),
+    ("what-if", "--without"): (["--without", "cudaLanchKernel"], "no call 'cudaLanchKernel': one of cudaLaunchKernel; did you mean cudaLaunchKernel?"),
+    ("what-if", "--hide"): (["--hide", "gem_kernel"], "no kernel or copy 'gem_kernel'; did you mean gemm_kernel?"),
     ("trace", "--range"): (["-o", "x.json", "--range", "gem"], "no range 'gem'; did you mean gemm?"),
 }  # fmt: skip
 

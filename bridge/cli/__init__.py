@@ -36,7 +36,7 @@ class Commands(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a subcommand, None if there is none of that name."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            name = "import_" if cmd_name == "import" else cmd_name
+            name = "import_" if cmd_name == "import" else cmd_name.replace("-", "_")
             self.add_command(getattr(import_module(f"bridge.cli.{name}"), name))
         return super().get_command(ctx, cmd_name)
 

@@ -23,6 +23,7 @@ CATALOG = (
     CommandEntry("Analyze", "summary", "Show GPU use, idle causes and top ops"),
     CommandEntry("Analyze", "report", "Print tables by op, kernel, step …"),
     CommandEntry("Analyze", "advise", "Find bottlenecks"),
+    CommandEntry("Analyze", "what-if", "Tell how long a faster program takes"),
     CommandEntry("Analyze", "memory", "Show which ops allocate memory"),
     CommandEntry("Analyze", "why", "Explain which op a kernel belongs to"),
     CommandEntry("Look", "html", "Write a report as one HTML page"),

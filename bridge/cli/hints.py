@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-COMMAND = re.compile(r"\bbridge ([a-z]+) REPORT\b")
+COMMAND = re.compile(r"\bbridge ([a-z-]+) REPORT\b")
 SELECTION = "bridge.selection"  # key in the meta data of a context
 MOST_FILES = 8  # reports that a suggested command names
 DEFAULT_STORE = "bridge.db"

@@ -26,7 +26,7 @@ LOG = logging.getLogger("bridge.cli")
 
 NEEDED = "bridge mcp needs the MCP SDK: pip install 'nsight-bridge[mcp]'"
 TOOLS = (
-    "summary advise table why timeline diff open_report list_tables list_runs".split()
+    "summary advise what_if table why timeline diff open_report list_tables list_runs".split()
 )  # in the order that clients list them
 LISTS = ("--by", "--columns", "--filter", "--sort")  # options that list names
 

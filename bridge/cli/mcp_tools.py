@@ -237,6 +237,50 @@ class Tools:
             text = as_text(compact.advice(document, top), max_bytes)
         return text
 
+    def what_if(
+        self,
+        report: ReportName = "",
+        op: Annotated[
+            str, Field(description="Ops that take less time, with commas (* and ?)")
+        ] = "",
+        faster: Annotated[
+            str,
+            Field(description="How much less time they take, as 30% or 2x; one for each, or one"),
+        ] = "",
+        without: Annotated[
+            str, Field(description="Calls of CUDA or of the operating system that go, with commas")
+        ] = "",
+        hide: Annotated[
+            str,
+            Field(
+                description="Work hidden by computation: nccl, or kernels and copies, with commas"
+            ),
+        ] = "",
+        gpu_faster: Annotated[str, Field(description="All kernels are faster, as 1.5 or 30%")] = "",
+        iterations: Annotated[int, Field(ge=0, description="Tell of so many iterations")] = 0,
+        step: Step = "",
+        max_bytes: MaxBytes = LIMIT,
+    ) -> str:
+        """Tell how long the run would have been with other costs, all changes at once.
+
+        "would_be" beside "recorded"; "bound" is what the run then waits for.
+        """
+        from bridge.render import what_if
+
+        opened = _time_range("", "", step).of(self.reports.get(report))
+        answer = opened.what_if(
+            op=_listed(op),
+            faster=_listed(faster),
+            without=_listed(without),
+            hide=_listed(hide),
+            gpu_faster=gpu_faster,
+            iterations=iterations,
+        )
+        document = dict(what_if.as_document(answer, opened.source))
+        document.pop("format")
+        tables = {name: Rows.of(document[name]) for name in ("changes", "bound")}
+        return as_text({**document, **tables}, max_bytes)
+
     def diff(
         self,
         before: ReportName,
@@ -289,6 +333,11 @@ class Tools:
         no_timeline.refuse(opened.capture, "timeline")
         part = excerpt(opened.attributed, parse_time_ns(begin), parse_time_ns(end))
         return as_text(compact.excerpt(part, top), max_bytes, "a larger top, or a shorter time")
+
+
+def _listed(text: str) -> list[str]:
+    """Return the names of a list with commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 def _time_range(begin: str, end: str, step: str) -> TimeRange:

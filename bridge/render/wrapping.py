@@ -8,7 +8,7 @@ import textwrap
 GAP = "\N{NO-BREAK SPACE}"
 UNIT_GAP = re.compile(r"(?<=\d) (?=[^\W\d]|%)")  # between a number and its unit
 WORD = r"""(?:'[^']*'|"[^"]*"|,(?!\s)|[^\s'"();,])+"""  # of a command, as a shell reads it
-COMMAND = re.compile(rf"(?:→ )?\bbridge [a-z]+(?: {WORD})*")
+COMMAND = re.compile(rf"(?:→ )?\bbridge [a-z-]+(?: {WORD})*")
 
 
 def wrap(text: str, width: int) -> list[str]:

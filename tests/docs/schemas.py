@@ -34,6 +34,7 @@ from bridge.analyze.core.catalog.memory import MEMORY
 from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.run.account import EVIDENCE, GpuAccount
 from bridge.analyze.run.gpu_use import IdleCause
+from bridge.analyze.run.what_if import WhatIf
 from bridge.capture.doctor import Finding
 
 Schema = dict[str, Any]
@@ -335,6 +336,11 @@ def why() -> Schema:
     return record(format={"const": "bridge.why/1"}, **of(Why)["properties"])
 
 
+def what_if() -> Schema:
+    """Return the schema of bridge.what-if/1."""
+    return record(format={"const": "bridge.what-if/1"}, source=SOURCE, **of(WhatIf)["properties"])
+
+
 def diff() -> Schema:
     """Return the schema of bridge.diff/1; with a budget and one report, what compares two is missing."""
     pair = record(before_ns=TIME, after_ns=TIME, diff_ns=TIME)
@@ -490,6 +496,7 @@ TITLES = {  # what prints each document, and its schema
     "advice": ("bridge advise --format json", advice),
     "diff": ("bridge diff --format json", diff),
     "why": ("bridge why --format json", why),
+    "what-if": ("bridge what-if --format json", what_if),
     "quality": ("bridge doctor REPORT --format json", quality),
     "doctor": ("bridge doctor --format json", doctor),
     "memory": ("bridge memory --format json", memory),

@@ -116,6 +116,8 @@ def test_what_goes_wrong_is_one_line(tmp_path):
             ("timeline", {"report": path, "begin": "2s", "end": "1s"}),
             ("timeline", {"report": path, "begin": "2", "end": "3s"}),
             ("advise", {"report": path, "rule": "none"}),
+            ("what_if", {"report": path, "without": "nothing_like_it"}),
+            ("what_if", {"report": path, "op": "forward", "faster": "2"}),
             ("summary", {"report": str(tmp_path / "none.sqlite")}),
             ("summary", {"report": str(text)}),
             ("summary", {}),

@@ -87,6 +87,7 @@ def test_every_answer_is_small(tools, path):
         tools.summary(report),
         tools.advise(report),
         tools.advise(report, top=50, evidence=50),
+        tools.what_if(report, gpu_faster="2"),
         tools.why("gemm", report),
         tools.why("gemm", report, "op"),
         tools.timeline("0", "1s", report, top=1_000),
@@ -95,6 +96,20 @@ def test_every_answer_is_small(tools, path):
     for answer in answers:
         assert len(answer.encode()) <= LIMIT
         json.loads(answer)
+
+
+def test_what_if_has_the_figures_of_the_command(tools, path):
+    answer = json.loads(
+        tools.what_if(str(path), op="step, aten::mm", faster="2x", gpu_faster="1.5")
+    )
+    words = ("--op", "step", "--op", "aten::mm", "--faster", "2x", "--gpu-faster", "1.5")
+    expected = json.loads(done("what-if", path, *words, "--format", "json"))
+    for name in ("recorded", "would_be", "saving_ns", "iterations"):
+        assert answer[name] == expected[name]
+    assert objects(answer, "bound") == [rounded(row) for row in expected["bound"]]
+    assert [row["name"] for row in objects(answer, "changes")] == ["step", "aten::mm", ""]
+    with pytest.raises(ValueError, match="name a change"):
+        tools.what_if(str(path))
 
 
 def test_why_tells_the_chain_of_an_activity_an_op_and_a_gap(tools, path):

@@ -86,7 +86,9 @@ def mistakes(validator: Any, document: Any) -> list[str]:
     return sorted(found)[:10]
 
 
-CLOSED = {path.name.split(".")[1].split("-")[0]: None for path in FORMATS.glob("*.schema.json")}
+CLOSED = {
+    path.name.split(".")[1].rpartition("-")[0]: None for path in FORMATS.glob("*.schema.json")
+}
 CLOSED = {kind: closed(schema(kind)) for kind in CLOSED}
 
 
@@ -199,6 +201,10 @@ DOCUMENTS = {  # by kind, the words that print one; REPORT is the demo
     "summary": [["summary", "REPORT"]],
     "advice": [["advise", "REPORT"], ["advise", "REPORT", "--over", "99%"]],
     "why": [["why", "REPORT", "#21"], ["why", "REPORT", "#0"]],
+    "what-if": [
+        ["what-if", "REPORT", "--op", "forward", "--faster", "30%", "--iterations", "100"],
+        ["what-if", "REPORT", "--gpu-faster", "2", "--step", "2"],
+    ],
     "quality": [["doctor", "REPORT"]],
     "diff": [
         ["diff", "REPORT", "REPORT", "--fail-over", "5%"],

@@ -205,6 +205,7 @@ def hidden(run: Run, activities: Flags) -> Change:
     lane_of = run.gpu_of_place
     computing = np.zeros(len(run.work.row), bool)
     computing[work_places(run, run.computing)] = True
+    computing[places] = False
     length = run.work.end - run.work.start
     gpus = int(lane_of.max(initial=0)) + 1
     room = np.bincount(lane_of[computing], length[computing], gpus)

@@ -223,12 +223,17 @@ def first_work(attributed: AttributedCapture) -> Ints:
     A loop without work on that GPU is timed on the one where it has most. Of several processes, only
     the one with most work on the GPU has times.
     """
+    return first_work_at(attributed, Times.of(attributed).work_start)
+
+
+def first_work_at(attributed: AttributedCapture, work_start: Ints) -> Ints:
+    """Return what `first_work` does, if each activity began at another time."""
     steps, step = attributed.iterations, attributed.activity_iteration
     result = np.full(len(steps), NEVER)
     rows = np.flatnonzero(step != NONE)
     step, duration = step[rows], attributed.duration[rows]
     gpu = Devices.of_report(attributed).gpu[rows]
-    start = Times.of(attributed).work_start[rows]
+    start = work_start[rows]
     home, loop = _homes(attributed)[step], steps.loop[step]
     for one in np.unique(loop).tolist():  # one iteration per loop
         on = (loop == one) & (gpu == bounding_gpu(attributed))
@@ -264,9 +269,13 @@ def is_warm_up(attributed: AttributedCapture) -> Flags:
 
 
 def iteration_times(
-    attributed: AttributedCapture, selected: Flags | None = None
+    attributed: AttributedCapture, selected: Flags | None = None, begun: Ints | None = None
 ) -> list[IterationTime]:
-    """Return the times of the iterations of each loop, or of those between ``selected`` ones."""
+    """Return the times of the iterations of each loop, or of those between ``selected`` ones.
+
+    ``begun`` are other times of the first work of each than those of `first_work`.
+    """
+    begun = first_work(attributed) if begun is None else begun
     steps = attributed.iterations
     counted = ~is_warm_up(attributed)
     if selected is not None:
@@ -275,7 +284,7 @@ def iteration_times(
     host: list[list[Ints]] = [[] for _ in _iterations(attributed)]
     for first, last in steps.by_loop():
         part, loop = slice(first, last), int(steps.loop[first])
-        times = first_work(attributed)[part], steps.start[part]
+        times = begun[part], steps.start[part]
         for result, time in zip((device, host), times, strict=True):
             result[loop].append(intervals(steps.number[part], time, counted[part]))
     return [

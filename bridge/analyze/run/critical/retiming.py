@@ -132,6 +132,18 @@ class Retiming:
         """Return when the run of a draft ends."""
         return int(self.times(draft)[self.ends].max())
 
+    def retimed(self, draft: Draft) -> tuple[Graph, int]:
+        """Return the graph with the times of all points in the run of a draft, and the point that ends it."""
+        kept = self.times(draft)
+        passed = np.cumsum(np.where(self.is_kept, 0, draft.delay))
+        before = self.kept - ~self.is_kept  # the last kept point up to each point
+        graph = Graph(
+            kept[before] + passed - passed[self.points][before],
+            draft.chained | ~self.is_kept,
+            np.where(self.is_kept, draft.cross, NONE),
+        )
+        return graph, int(self.points[self.ends[np.argmax(kept[self.ends])]])
+
     def times(self, draft: Draft) -> Ints:
         """Return the time of each kept point in the run of a draft."""
         points, cross = self.points, self.cross

@@ -73,6 +73,15 @@ class Elements:
 
 
 @dataclass(frozen=True)
+class Retimed:
+    """The run that would have been: the graph with its times, the point with which it ends, and its length in ns."""
+
+    graph: Graph
+    last: int
+    span: int
+
+
+@dataclass(frozen=True)
 class Run:
     """The graph of a run, and the part of the run that is selected, from ``first`` to ``last`` in ns.
 
@@ -311,6 +320,19 @@ class Run:
             change(paced)
             ends.append(self.retiming.end(paced))
         return self.span - int(self.graph.time[self.end_point]) + max(ends)
+
+    def retimed(self, change: Change) -> tuple[Retimed, Retimed]:
+        """Return the run with other delays and edges: where the waits of `span_of` last as long, and at their pace."""
+        if not len(self):
+            return Retimed(self.graph, NONE, self.span), Retimed(self.graph, NONE, self.span)
+        releases, result = self.releases, []
+        for paced in (False, True) if len(releases.waits) else (False,):
+            draft = releases.draft(self.graph, paced=paced)
+            change(draft)
+            graph, last = self.retiming.retimed(draft)
+            moved = int(graph.time[last] - self.graph.time[self.end_point])
+            result.append(Retimed(graph, last, self.span + moved))
+        return result[0], result[-1]
 
     def span_without(self, points: Ints) -> int:
         """Return the length of the run in ns without the delay before these points."""

@@ -62,6 +62,15 @@ def used(share: float) -> Story:
     return story
 
 
+def gap(us: int) -> Story:
+    """10 ms of work, a gap, 10 ms of work."""
+    story = steady()
+    story.now = story.done + us
+    for _ in range(200):
+        story.kernel(us=50)
+    return story
+
+
 def resting(us: int, profiled: int = 0) -> Story:
     """10 ms of work, a rest of the host that begins with it, in part because of the profiler, and 10 ms of work."""
     story = steady()

@@ -236,7 +236,7 @@ def test_the_holder_of_the_lock_of_python_is_named(tmp_path: Path) -> None:
 
 def test_advice_names_the_call_in_which_the_host_is(tmp_path: Path) -> None:
     story = gap(5_000)
-    assert "operating system" not in said(story, tmp_path / "without")
+    assert slow_on_the_host(story, tmp_path / "without") == ["code outside of ops and calls"]
     calls = story.tables["launches"]
     [end] = [a["start"] for b, a in pairwise(calls) if a["start"] - b["end"] > 4 * MS]
     story.tables["system_calls"].append(
@@ -247,10 +247,10 @@ def test_advice_names_the_call_in_which_the_host_is(tmp_path: Path) -> None:
             "name": story.string("getc"),
         }
     )
-    assert "in getc of the operating system" in said(story, tmp_path / "with")
+    assert "getc" in slow_on_the_host(story, tmp_path / "with")
 
 
-def said(story: Any, folder: Path) -> str:
+def slow_on_the_host(story: Any, folder: Path) -> list[str]:
     folder.mkdir()
-    [one] = story.load(folder).advise(["host-bound"]).advice
-    return str(one.finding.figures["cause"])
+    advice = story.load(folder).advise(["host-bound"]).advice
+    return [one.finding.figures["what"] for one in advice]

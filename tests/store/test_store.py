@@ -117,6 +117,9 @@ def test_every_column_of_every_frame_comes_back(two_steps: Path, db: Path, tmp_p
         "INSERT INTO SCHED_EVENTS SELECT start, end % 4, end % 2, globalTid FROM OSRT_API",
         "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, value INTEGER)",
         "INSERT INTO GPU_METRICS SELECT start, end % 2, end % 3, end % 100 FROM OSRT_API",
+        "CREATE TABLE TARGET_INFO_CUDA_STREAM (processId INTEGER, contextId INTEGER, streamId INTEGER, flag INTEGER)",
+        "INSERT INTO TARGET_INFO_CUDA_STREAM SELECT DISTINCT globalPid >> 24 & 16777215, contextId, streamId, 1 + streamId % 2"
+        " FROM CUPTI_ACTIVITY_KIND_KERNEL",
         'UPDATE NVTX_EVENTS SET jsonText = \'{"Message size [bytes]": 64, "Reduction operation": "Sum"}\','
         " jsonTextId = NULL WHERE rowid = (SELECT min(rowid) FROM NVTX_EVENTS WHERE text = 'ncclAllReduce')",
     )

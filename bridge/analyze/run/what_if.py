@@ -273,11 +273,12 @@ def _within(run: Run, change: Change) -> Change:
     early = time <= first
 
     def limited(draft: Draft) -> None:
-        delay, chained, cross = draft.delay.copy(), draft.chained.copy(), draft.cross.copy()
+        delay, cross = draft.delay.copy(), draft.cross
         change(draft)
         before = np.maximum(delay - (time - first), 0)  # the part of a delay that passed before
         draft.delay[:] = np.where(early, delay, np.maximum(draft.delay, np.minimum(before, delay)))
-        draft.chained[early], draft.cross[early] = chained[early], cross[early]
+        points = np.flatnonzero(early & (draft.cross != cross))
+        draft.link(points, cross[points])
 
     return limited
 

@@ -33,7 +33,9 @@ from bridge.join.paths import paths
 
 MAX_TIME = int(np.iinfo(np.int64).max)
 Shared = TypeVar("Shared")
-PYTORCH_OP = re.compile(r"aten::|torch|c10|nccl:|ProfilerStep|Optimizer\.|autograd::|(?:enumerate\()?DataLoader")
+PYTORCH_OP = re.compile(
+    r"aten::|torch|c10|nccl:|ProfilerStep|Optimizer\.|autograd::|(?:enumerate\()?DataLoader"
+)
 
 
 @dataclass(frozen=True)

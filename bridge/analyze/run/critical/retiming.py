@@ -139,7 +139,7 @@ class Retiming:
         before = self.kept - ~self.is_kept  # the last kept point up to each point
         graph = Graph(
             kept[before] + passed - passed[self.points][before],
-            draft.chained | ~self.is_kept,
+            self.graph.chained | ~self.is_kept,
             np.where(self.is_kept, draft.cross, NONE),
         )
         return graph, int(self.points[self.ends[np.argmax(kept[self.ends])]])

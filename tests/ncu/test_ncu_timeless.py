@@ -27,6 +27,7 @@ REFUSED = (  # the words after the report, and what is missing
     (["memory"], "no allocations"),
     (["graph"], "no graph"),
     (["why", "gemm"], "no explanation"),
+    (["what-if", "--gpu-faster", "2x"], "no what-if"),
     (["flame", "--weight", "cpu"], "no CPU time"),
     (["plot", "--kind", "timeline", "-o", "x.svg"], "no timeline plot"),
     (["plot", "--kind", "memory", "-o", "x.svg"], "no memory plot"),

@@ -28,16 +28,17 @@ def a_wait_beside_one_kernel(kernel: int) -> Story:
     return story
 
 
-@pytest.mark.parametrize(("kernel", "first"), [(400, "synchronization"), (2_000, "kernel-hotspot")])
+@pytest.mark.parametrize(("kernel", "first"), [(250, "synchronization"), (2_000, "kernel-hotspot")])
 def test_a_limit_stands_first_only_beside_small_estimates(kernel: int, first: str, tmp_path: Path):
-    """The wait saves 129 of 1731, and of 8131, where it is below 7 % and the kernel could save more than ten times as much."""
+    """The wait saves 129 of 1131, and of 8131, where the kernel could save more than ten times as much."""
     advised = a_wait_beside_one_kernel(kernel).load(tmp_path).advise(worth=0)
     by_name = {one.rule.name: one for one in advised.advice}
     assert advised.advice[0].rule.name == first
     assert advised.wall_ns == (4 * kernel + 2 + 129) * US
     assert by_name["synchronization"].finding.saving_ns == 129 * US
     assert by_name["kernel-hotspot"].finding.saving_ns == -1
-    assert by_name["kernel-hotspot"].finding.ceiling_ns > 10 * 129 * US
+    limit = by_name["kernel-hotspot"].finding.ceiling_ns
+    assert (limit > 10 * 129 * US) == (first == "kernel-hotspot")
 
 
 def test_symptoms_are_named_with_their_cause(tmp_path: Path):

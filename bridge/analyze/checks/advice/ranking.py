@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.analyze.checks.advice.facts import Evidence
-from bridge.analyze.checks.advice.rule import UNKNOWN, Advice, Finding
+from bridge.analyze.checks.advice.rule import RUN, UNKNOWN, Advice, Finding
 from bridge.analyze.checks.check import SYMPTOM
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.retiming import Change, Draft
@@ -24,8 +24,9 @@ ESTIMATED, MAIN, LIMITED, UNRANKED = range(4)  # the order of findings
 MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before that comes first
 MOST_SHARED = 0.5  # of what a finding changes, that one before it changes
 FEW_NS = 10_000  # that go with each wait that is cut: those of the call itself
-MIN_RANKED = 0.07  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
+MIN_RANKED = 0.1  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
 MUCH_MORE = 10  # times a smaller estimate, from which on such a limit stands before it
+MOST_OF_RUN = 0.5  # that is paid once: such a limit stands before all smaller estimates, too
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int
     rank = ESTIMATED if finding.saving_ns > 0 else LIMITED if finding.ceiling_ns > 0 else UNRANKED
     if rank == ESTIMATED and one.saving_share < MIN_RANKED and _is_dwarfed(finding, advice):
         rank = LIMITED
-    elif rank == LIMITED and one.is_main and _dwarfs(finding, advice):
+    elif rank == LIMITED and one.is_main and _dwarfs(one, advice):
         rank = MAIN
     by_list = part if rank == ESTIMATED else 0
     return (
@@ -139,17 +140,21 @@ def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int
 def _is_dwarfed(finding: Finding, advice: Sequence[Advice]) -> bool:
     """Return whether a main finding without an estimate could save far more."""
     return any(
-        one.is_main
-        and one.finding.saving_ns < 0
-        and one.finding.ceiling_ns > MUCH_MORE * finding.saving_ns
+        one.is_main and one.finding.saving_ns < 0 and _towers(one, finding.saving_ns)
         for one in advice
     )
 
 
-def _dwarfs(finding: Finding, advice: Sequence[Advice]) -> bool:
+def _dwarfs(one: Advice, advice: Sequence[Advice]) -> bool:
     """Return whether all estimates are small beside what a finding could save."""
-    best = max((one.finding.saving_ns for one in advice), default=0)
-    return finding.ceiling_ns > MUCH_MORE * max(best, 0)
+    return _towers(one, max((other.finding.saving_ns for other in advice), default=0))
+
+
+def _towers(one: Advice, saving_ns: int) -> bool:
+    """Return whether a limit is so large that an estimate is small beside it."""
+    finding = one.finding
+    is_most = finding.once and one.whole == RUN and one.share > MOST_OF_RUN
+    return bool(is_most) or finding.ceiling_ns > MUCH_MORE * max(saving_ns, 0)
 
 
 def by_cause(advice: Sequence[Advice], estimator: Estimator | None) -> list[Advice]:

@@ -45,10 +45,10 @@ FLOORS = {
     "length": 1.0,
     "states": 1.0,
     "causes": 0.0,
-    "savings": 0.0,
-    "first": 0.0,
-    "found": 0.0,
-    "healthy": 0.0,
+    "savings": 0.7,
+    "first": 0.75,
+    "found": 0.85,
+    "healthy": 0.95,
     "excess": 0.0,
 }
 

@@ -245,7 +245,7 @@ class _Process:
         return sum(one.covered * one.equal / len(one) for one in self.periods)
 
     def last_like(self, period: Period) -> Period:
-        """Return the last period whose instances are like those of ``period``."""
+        """Return the last period whose instances are like those of ``period``: itself, if its own are empty."""
 
         def part(one: Period) -> slice:
             return slice(int(one.row[-1]), int(one.end[-1]))
@@ -255,7 +255,7 @@ class _Process:
             for one in self.periods
             if jaccard(self.work.sequence, part(one), part(period)) >= ALIKE
         ]
-        return alike[-1]
+        return alike[-1] if alike else period
 
 
 def _of_work(evidence: Evidence, keys: Iterable[Key], marked: Steps) -> Iterator[Loop]:

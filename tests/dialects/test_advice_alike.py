@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 OURS = {  # by how each of its recommendations begins
-    "This run has high time cost on input data loading.": "data-loading",
+    "This run has high time cost on input data loading.": "single-process-loader",
     "GPU 0 has low utilization.": "low-gpu-use",
     "Kernels with ": "no-tensor-cores",
     "This run has high time cost on communication.": "communication",
@@ -20,7 +20,7 @@ TRACES = {
     "alexnet": ["low-gpu-use"],
     "gpu-user-annotation": ["low-gpu-use"],
     "llm-ns-resolution": [],
-    "resnet50-workers0": ["data-loading"],
+    "resnet50-workers0": ["single-process-loader"],
     "resnet50-workers4": [],
     "sampled-rank0": ["low-gpu-use"],
 }

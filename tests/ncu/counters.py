@@ -20,8 +20,8 @@ RULE = (
 LOCAL = ("Scheduler", "IssueSlots", "OPT", "A unit is slow.", "local", "90")
 
 
-def timeline(path: Path, steps: int = 2) -> Path:
-    """A report of nsys: in each step an op per kernel, and a copy."""
+def timeline(path: Path, steps: int = 2, *, waits: bool = False) -> Path:
+    """A report of nsys: in each step an op per kernel, and a copy; ``waits``: the host waits for each kernel."""
     made = Made()
     made.names_of(100)
     for step in range(steps):
@@ -36,6 +36,16 @@ def timeline(path: Path, steps: int = 2) -> Path:
             made.launched(
                 "kernels", at + NS, 100, at + 2 * NS, at + (5 + place) * NS, **names, **extent
             )
+            if waits:
+                made.tables["launches"].append(
+                    {
+                        **made.tables["launches"][-1],
+                        "start": at + NS + 10,
+                        "end": at + (5 + place) * NS + 100,
+                        "correlation": 1_000 + made.correlation,
+                        "name": made.string("cudaDeviceSynchronize"),
+                    }
+                )
     return made.written(path)
 
 

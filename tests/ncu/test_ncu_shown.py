@@ -87,17 +87,22 @@ def advice(*words):
 
 @pytest.mark.slow
 def test_rules_are_advice_of_nsight_compute(advised):
-    """An estimate of half of each kernel; one of a unit alone saves nothing of itself."""
-    [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
+    """An estimate of half of each kernel, for which the host waits; one of a unit alone saves nothing of itself."""
+    counters.timeline(advised / "waits.sqlite", waits=True)
+    [one] = advice("waits.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
     assert one["text"].startswith("rule LaunchConfiguration applies to kernels: 6")
     assert one["figures"]["says"] == "Too few blocks. Launch more of them"
     taken = [3, 4, 5] * 2  # µs, of the timeline
-    assert one["ceiling_ns"] == sum(taken) * 1_000 // 2
-    assert one["saving_ns"] == -1
+    assert one["ceiling_ns"] == one["saving_ns"] == sum(taken) * 1_000 // 2
     rows = {row["path"]: row for row in one["evidence"]}
     assert rows["step/op_gemm"]["saves_ns"] == 8_000
     assert rows["step/op_gemm"]["count"] == 4
     assert rows["step/op_add"]["activity"] == "add"
+
+
+@pytest.mark.slow
+def test_faster_kernels_that_nothing_waits_for_save_nothing(advised):
+    assert advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"] == []
 
 
 @pytest.mark.slow
@@ -115,7 +120,8 @@ def test_of_the_counters_alone_it_is_a_share_of_kernel_time(advised):
 def test_another_grid_has_other_trouble(advised):
     text = (advised / "rules.csv").read_text().replace("(16, 1, 1)", "(17, 1, 1)")
     (advised / "rules.csv").write_text(text)
-    [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
+    counters.timeline(advised / "waits.sqlite", waits=True)
+    [one] = advice("waits.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
     assert one["figures"]["kernels"] == 4
 
 

@@ -298,11 +298,21 @@ def unreleased() -> str:
 
 
 def untold(names: list[str], section: str) -> list[str]:
-    """List the names that a section of the changelog does not hold in backticks."""
+    """List the names that a section of the changelog does not hold in backticks.
+
+    A new command brings its options.
+    """
     spans = " ".join(re.findall(r"`[^`]+`", section))
-    return [
-        name for name in names if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", spans)
-    ]
+
+    def is_told(name: str) -> bool:
+        command = name.partition(" -")[0]
+        return any(
+            re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.])", spans)
+            for one in (name, command)
+            if one in names
+        )
+
+    return [name for name in names if not is_told(name)]
 
 
 @pytest.mark.slow
@@ -373,6 +383,9 @@ def test_a_changed_signature_and_a_new_and_a_lost_name_are_changes() -> None:
     names = contracts.changed(before, after)
     assert names == ["bridge.Report.use", "bridge.Span", "bridge.load"]
     assert untold(names, "`bridge.load(path)` and `bridge.Spanner`; bridge.Report.use") == names[:2]
+    assert untold(["bridge new", "bridge new --op", "bridge old --op"], "`bridge new`") == [
+        "bridge old --op"
+    ]
 
 
 def test_the_listing_holds_what_is_documented() -> None:

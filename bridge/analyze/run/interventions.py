@@ -91,8 +91,8 @@ def without_process(run: Run, places: Ints) -> Change:
     points = run.device.ruled
     waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
     process = np.append(run.work.column("process"), NONE)
-    points = points[(process[waiting] != process[awaited]) & (is_gone[waiting] | is_gone[awaited])]
-    gone, free = without_work(run, places), _free(run, points)
+    waits = (process[waiting] != process[awaited]) & (is_gone[waiting] | is_gone[awaited])
+    gone, free, points = without_work(run, places), _free(run, waits), points[waits]
 
     def change(draft: Draft) -> None:
         gone(draft)
@@ -136,15 +136,14 @@ def without_default_stream(run: Run) -> tuple[Change, Ints]:
     points = run.device.ruled
     waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
     crosses = is_null[waiting] != is_null[awaited]
-    return _free(run, points[crosses]), waiting[crosses]
+    return _free(run, crosses), waiting[crosses]
 
 
-def _free(run: Run, points: Ints) -> Change:
-    """Let waits of work for other work go; the first work of a stream then waits for its launch alone."""
+def _free(run: Run, waits: Flags) -> Change:
+    """Let some waits of work for other work go; the first work of a stream then waits for its launch alone."""
+    points, issued = run.device.ruled[waits], run.issued[waits]
     chained = points[run.graph.chained[points]]
-    first = points[~run.graph.chained[points]]
-    issued = np.append(run.host.launch, NONE)[run.work.launch[run.device.activity[first]]]
-    first, issued = first[issued != NONE], run.hosts + issued[issued != NONE]
+    first, issued = points[issued != NONE], issued[issued != NONE]
 
     def change(draft: Draft) -> None:
         draft.cut(chained)

@@ -112,7 +112,8 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     """Return the point of another thread that ended each wait, NONE where nobody did that is known."""
     result = np.full(len(waits.point), NONE)
     edges = np.append(np.flatnonzero(~host.chained), len(host.time))
-    if len(edges) < 3 or len(waits.point) * len(edges) > MAX_LOOKUPS:  # noqa: PLR2004 (one thread)
+    threads = len(edges) - 1
+    if threads <= 1 or len(waits.point) * threads > MAX_LOOKUPS:
         return result
     label = _labels(work, host)
     end, begin = host.time[waits.point], host.time[waits.begin]

@@ -71,7 +71,11 @@ class Draft:
         self.link(points, np.full(len(points), NONE))
 
     def link(self, points: Ints, to: Ints) -> None:
-        """Let some points wait for other ones, instead of those of other threads or streams that they waited for."""
+        """Let some points wait for other ones, instead of those of other threads or streams that they waited for.
+
+        The other ones are some that a point of another thread or stream waits for in the recorded run, or that
+        `Retiming.of` was told of.
+        """
         if not self.relinked:
             self.cross, self.relinked = self.cross.copy(), True
         self.cross[points] = to
@@ -149,6 +153,8 @@ class Retiming:
         points, cross = self.points, self.cross
         if draft.relinked:
             linked = draft.cross[points]
+            if not self.is_kept[linked[linked != NONE]].all():
+                raise ValueError("a draft lets points wait only for points that others waited for")
             cross = np.where(linked == NONE, NONE, self.kept[linked])
         begins = ~self.chained & (cross == NONE)
         chains = _Chains(

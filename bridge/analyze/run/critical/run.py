@@ -280,7 +280,18 @@ class Run:
     @cached_property
     def retiming(self) -> Retiming:
         """The graph for other delays than the recorded ones."""
-        return Retiming.of(self.graph, self.last, self.releases.points, self.asides)
+        others = np.concatenate((self.releases.points, self.issued[self.issued != NONE]))
+        return Retiming.of(self.graph, self.last, others, self.asides)
+
+    @cached_property
+    def issued(self) -> Ints:
+        """The points of the launches that work in ``device.ruled`` would begin after if it waited for no other work.
+
+        Only the first work of a stream has one, and NONE without a launch.
+        """
+        ruled = self.device.ruled
+        launch = np.append(self.host.launch, NONE)[self.work.launch[self.device.activity[ruled]]]
+        return np.where(self.graph.chained[ruled] | (launch == NONE), NONE, self.hosts + launch)
 
     def points_of(self, kind: int, name: int) -> Ints:
         """Return the points before which the delay is of a kind and a name."""

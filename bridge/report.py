@@ -284,6 +284,13 @@ class Report:
         return Use.of(self.attributed)
 
     @cached_property
+    def busy(self) -> Use:
+        """The use of the GPUs without the causes of their idle time, which need the graph of the run."""
+        from bridge.analyze.run.gpu_use import Use  # few tables need it
+
+        return Use.of(self.attributed, causes=False)
+
+    @cached_property
     def cycles(self) -> ActiveCycles | None:
         """The active cycles of a session, if the report holds other steps, too."""
         from bridge.analyze.core.session_cycles import ActiveCycles  # exports do not need it
@@ -311,7 +318,7 @@ class Report:
         by = "op"
         if not self.ranges and self.totals["activities"]:
             by = "kernel" if len(self.by("kernel")) else "memcpy"
-        return replace(self.show(by), above=tuple(use_lines(self.use)))._repr_html_()
+        return replace(self.show(by), above=tuple(use_lines(self.busy)))._repr_html_()
 
     def show(
         self,

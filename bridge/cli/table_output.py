@@ -96,6 +96,11 @@ class ListedTable:
 # -- Tables of `bridge report`
 
 
+WITH_CAUSES = (
+    "idle",
+    "gap",
+    "critical",
+)  # tables of the graph of the run, which tells why GPUs were idle
 FORMAT = "table"  # for people
 CONDITION = "no row meets the condition"
 WHOLE_NAMES = "; = compares whole names, {0}~{1} finds those with {1} in them"
@@ -207,7 +212,8 @@ class TableOutput:
         """Return the lines on the use of the GPUs, and an empty line; nothing if one side was read."""
         if self.side:
             return ""
-        lines = summary.headline(self.source.use, self.source.ranges)
+        use = self.source.use if self.by in WITH_CAUSES else self.source.busy
+        lines = summary.headline(use, self.source.ranges)
         return options.wrapped([*lines, ""], to_terminal=to_terminal) if lines else ""
 
     def _of_all_steps(self) -> str:

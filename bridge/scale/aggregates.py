@@ -88,7 +88,7 @@ def aggregates(report: Report, place: int, tables: Sequence[PartRequest]) -> Agg
         warnings=(*capture.warnings, *report.warnings),
         tables={request.name: packed(table(report, request)) for request in tables},
         homes=tuple(report.ranks.homes),
-        use=report.use,
+        use=report.busy,
         graphs=report.graphs,
     )
 

@@ -86,6 +86,11 @@ class CombinedReport:
         return uses[0] if len(uses) == 1 else Use.merged(uses, self._files)
 
     @property
+    def busy(self) -> Use:
+        """The use of the GPUs, as aggregates know no causes of idle time."""
+        return self.use
+
+    @property
     def summary(self) -> Summary:
         """The facts that aggregates tell: use of the GPUs and the largest ops."""
         ops = self.by("op").head(LARGEST_OPS)

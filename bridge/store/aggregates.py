@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,10 @@ class StoredReport:
     @property
     def use(self) -> Use:
         return self.summary.use
+
+    @property
+    def busy(self) -> Use:
+        return replace(self.use, idle=())
 
     @property
     def began(self) -> int:

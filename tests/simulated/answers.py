@@ -12,7 +12,7 @@ import bridge
 from bridge.analyze.checks.advice import Advice, advise
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.run.account import runs
-from bridge.analyze.run.causes.gaps import WORDS, find_causes
+from bridge.analyze.run.idle.causes import WORDS, find_causes
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from simulated.causes import Piece
@@ -22,16 +22,24 @@ MAIN_ROWS = 0.1  # of the time of a finding's evidence: what has less of it is n
 NO_NAMES = ("path",)  # columns of evidence that name what is around it
 WORD = re.compile(r"[\w:]+")
 CAUSES = {  # the words for causes of idle time
-    "host code": Cause.OP,
-    "launch calls": Cause.API,
-    "other CUDA calls": Cause.API,
-    "memcpy calls": Cause.API,
-    "launch latency": Cause.LATENCY,
+    "work elsewhere": Cause.WORK_ELSEWHERE,
+    "late rank": Cause.LATE_RANK,
+    "profiler": Cause.PROFILER,
+    "input": Cause.INPUT,
     "data loading": Cause.LOADING,
-    "compilation": Cause.OP,
+    "Python's lock": Cause.PYTHON_LOCK,
     "synchronization": Cause.API,
     "blocking memcpy": Cause.API,
+    "memcpy calls": Cause.API,
+    "launch calls": Cause.API,
+    "other CUDA calls": Cause.API,
+    "loading of code": Cause.API,
+    "OS calls": Cause.OS,
+    "compilation": Cause.OP,
+    "host code": Cause.OP,
     "host code outside ops": Cause.HOST,
+    "launch latency": Cause.LATENCY,
+    "not running": Cause.ABSENT,
     "unknown": Cause.UNKNOWN,
 }
 
@@ -96,15 +104,19 @@ def _names(evidence: pd.DataFrame) -> frozenset[str]:
 
 
 def _causes(attributed: AttributedCapture) -> dict[int, list[Piece]]:
-    """Return the idle time of each GPU in pieces; only those of ops have a name."""
+    """Return the idle time of each GPU in pieces; those of ops and of calls have a name."""
     causes, numbers = find_causes(attributed), Devices.of_report(attributed).number
     pieces = causes.pieces
     device = causes.gaps.device[pieces.interval]
-    cause, op = causes.cause[causes.row_of_piece], causes.op[causes.row_of_piece]
+    columns = (causes.cause, causes.op, causes.callee)
+    cause, op, callee = (column[causes.row_of_piece] for column in columns)
     result: dict[int, list[Piece]] = {number: [] for number in numbers}
-    columns = (device, pieces.start, pieces.end, cause, op)
-    for gpu, start, end, word, number in zip(*(c.tolist() for c in columns), strict=True):
-        known = CAUSES[WORDS[word]]
-        name = attributed.ops[number] if known is Cause.OP and number != NONE else ""
+    columns = (device, pieces.start, pieces.end, cause, op, callee)
+    for gpu, start, end, word, number, call in zip(*(c.tolist() for c in columns), strict=True):
+        known, name = CAUSES[WORDS[word]], ""
+        if known is Cause.OP and number != NONE:
+            name = attributed.ops[number]
+        elif known in {Cause.API, Cause.OS}:
+            name = causes.callees[call]
         result[numbers[gpu]].append(Piece(start, end, known, name))
     return {gpu: sorted(those, key=lambda piece: piece.start) for gpu, those in result.items()}

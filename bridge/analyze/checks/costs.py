@@ -20,8 +20,9 @@ from bridge.analyze.run.account import (
     covered_times,
     states_of_work,
 )
-from bridge.analyze.run.causes.gaps import WORDS, causes_of, gaps_in
+from bridge.analyze.run.causes.gaps import gaps_in
 from bridge.analyze.run.host_time import ENDED, KIND, NO_CALL, NOT_BEGUN, HostTime, host_time
+from bridge.analyze.run.idle.causes import UNKNOWN, WORDS, causes_of
 from bridge.analyze.run.parts import LoopPart, Parts, Times, bounding_gpu, first_work, is_warm_up
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -117,7 +118,7 @@ def _idle(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]
     """Yield the causes of the idle time of a GPU within a span, with the op that has most of each."""
     causes = causes_of(attributed, gaps_in(attributed, gpu, span))
     names = [*folded_ops(attributed.ops), ""]
-    known = causes.cause[causes.cause != WORDS.index("unknown")]
+    known = causes.cause[causes.cause != WORDS.index(UNKNOWN)]
     for cause in np.unique(known).tolist():
         rows = np.flatnonzero(causes.cause == cause)
         time = int(causes.length[rows].sum())

@@ -16,7 +16,7 @@ from bridge.analyze.core.calltree import self_times
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, sums, texts
 from bridge.analyze.core.time_range import Windows, clock_window
-from bridge.analyze.run.causes.tables import by_gap
+from bridge.analyze.run.idle.tables import by_gap
 from bridge.importers import frames
 from bridge.join.arrays import Flags, Ints, busy_time, number_groups
 from bridge.join.attributed import AttributedCapture

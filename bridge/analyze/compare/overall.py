@@ -14,8 +14,8 @@ from bridge.analyze.compare.statistics import confidence_bounds, mann_whitney, r
 from bridge.analyze.compare.steps import MIN_STEPS, Samples
 from bridge.analyze.core.groups import Floats, sums
 from bridge.analyze.run.account import runs
-from bridge.analyze.run.causes.gaps import WORDS
 from bridge.analyze.run.gpu_use import Use
+from bridge.analyze.run.idle.causes import WORDS
 from bridge.analyze.run.parts import iteration_times
 from bridge.analyze.run.steps import is_counted
 from bridge.join.arrays import NONE, Ints

@@ -19,13 +19,8 @@ from bridge.analyze.core.catalog.view import RANGES
 from bridge.analyze.core.groups import counts, sums, texts
 from bridge.analyze.core.names import activity_names
 from bridge.analyze.run.account import runs
-from bridge.analyze.run.causes.gaps import (
-    WORDS,
-    Causes,
-    causes_of,
-    find_causes,
-    gaps_between_work,
-)
+from bridge.analyze.run.causes.gaps import gaps_between_work
+from bridge.analyze.run.idle.causes import WORDS, Causes, causes_of, find_causes
 from bridge.analyze.tables.dimensions import (
     CODINGS,
     Coding,

@@ -12,7 +12,7 @@ import numpy as np
 from bridge.analyze.core.device_work import NoDeviceWork, hints
 from bridge.analyze.core.folding import folded_ops
 from bridge.analyze.run.account import GpuAccount, Run, runs
-from bridge.analyze.run.causes.gaps import WORDS, find_causes
+from bridge.analyze.run.idle.causes import WORDS, find_causes
 from bridge.join.attributed import AttributedCapture
 
 MIN_IDLE = 0.05  # share of the run from which on idle time has a main cause
@@ -122,12 +122,12 @@ class Use:
         return tuple(sorted(self.gpus, key=lambda gpu: gpu.share))
 
     @classmethod
-    def of(cls, attributed: AttributedCapture) -> Use:
-        """Return the use of the GPUs of a capture; without a timeline it is unknown."""
+    def of(cls, attributed: AttributedCapture, *, causes: bool = True) -> Use:
+        """Return the use of the GPUs of a capture, with or without ``causes``; without a timeline it is unknown."""
         if nothing := no_device_work(attributed):
             return cls(runs(attributed), nothing=nothing)
         use = cls(runs(attributed), hints=hints(attributed.capture))
-        return replace(use, idle=_idle_causes(attributed)) if use.gpus else use
+        return replace(use, idle=_idle_causes(attributed)) if use.gpus and causes else use
 
     @classmethod
     def merged(cls, uses: Sequence[Use], files: Sequence[str]) -> Use:

@@ -46,6 +46,10 @@ class TableSource(Protocol):
         """The use of the GPUs; without any where it is unknown."""
 
     @property
+    def busy(self) -> Use:
+        """The use of the GPUs, which may lack the causes of idle time."""
+
+    @property
     def began(self) -> int:
         """The time of the first event in ns, 0 where no table holds times."""
 

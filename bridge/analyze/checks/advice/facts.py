@@ -18,8 +18,6 @@ from bridge.analyze.core.groups import Floats, sums
 from bridge.analyze.cost.memory.counters import samples
 from bridge.analyze.cost.occupancy import Occupancy
 from bridge.analyze.run.account import RunClocks, runs, within_parts
-from bridge.analyze.run.causes import idle_times
-from bridge.analyze.run.causes.gaps import Causes, causes_of, gaps_between_work
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.parts import Parts, Times
@@ -199,19 +197,6 @@ class Evidence:
         if not no_timeline.has_timeline(self.capture):
             return int(self.time[self.counted].sum())
         return max((run.part.length for run in runs(self.attributed)), default=0)
-
-    @cached_property
-    def idle(self) -> Causes:
-        """The gaps of GPUs between counted work, in pieces by cause."""
-        return causes_of(self.attributed, gaps_between_work(self.attributed))
-
-    @cached_property
-    def idle_before(self) -> tuple[Ints, Ints]:
-        """The idle time right before each activity: for launching, and for starving."""
-        is_listed = np.zeros(len(self.time), bool)
-        is_listed[self.idle.gaps.ended_by] = True
-        launching, starving = idle_times(self.attributed)
-        return np.where(is_listed, launching, 0), np.where(is_listed, starving, 0)
 
     @cached_property
     def occupancy(self) -> Occupancy:

@@ -24,7 +24,7 @@ from bridge.analyze.core.kinds import (
     is_data_loading,
 )
 from bridge.analyze.run import interventions
-from bridge.analyze.run.critical.releases import WAITING
+from bridge.analyze.run.critical.releases import SERVING, WAITING
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
 from bridge.importers import frames
@@ -47,7 +47,6 @@ INPUT = re.compile(r"f?getc(?:har)?|getline|f?gets|readline|scanf")
 DRIVER = re.compile(
     r"ioctl|m(?:un|re)?map\w*|mprotect|madvise|s?brk|fork|v?fork|clone\d?|exec\w+|pthread_create"
 )
-SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
 WORKERS = re.compile(r".*MultiProcessing.*")  # a loader that waits for its workers
 MEMORY, OP, CUDA, OS, CODE = range(

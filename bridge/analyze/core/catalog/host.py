@@ -149,7 +149,7 @@ OSRT = View(
         Column("min_ns", "min", NS, "shortest call", optional=True),
         Column("max_ns", "max", NS, "longest call", optional=True),
     ),
-    rows="run.causes.tables:by_osrt",
+    rows="run.idle.tables:by_osrt",
     sorted_by=("idle_ns", "total_ns"),
     details=("system_calls",),
     nothing="no calls of the operating system in the report; record them with nsys profile --trace=osrt",
@@ -179,7 +179,7 @@ SAMPLE = View(
         ),
         Column("idle_share", "of idle", SHARE, "part of all samples in idle time"),
     ),
-    rows="run.causes.samples:by_sample",
+    rows="run.idle.samples:by_sample",
     sorted_by=("idle_samples", "samples"),
     details=("samples",),
     nothing="no samples of the CPU in the report; record them with nsys profile --sample=process-tree",
@@ -195,13 +195,19 @@ GAP = View(
         Column("cause", "cause", NAME, "what took most of it"),
         Column("cause_ns", "by cause", NS, "how much that took"),
         Column("op", "op", NAME, "op that was open then", quiet=True),
+        Column(
+            "call", "call", NAME, "API call, call of the system, or GPU that took it", quiet=True
+        ),
         Column("ended_by", "ended by", NAME, "op or API call of the work that ended the gap"),
         Column("kernel", "kernel", NAME, "activity that ended the gap", **HIDDEN),
         Column("step", "step", STEP_NUMBER, "step, −1 outside of all", **QUIET),
         *OS_TIMES,
-        terminal="cause op gap_ns cause_ns os_call gil_ns gil_holder ended_by start_ns step off_cpu_ns os_ns device",
+        terminal=(
+            "cause call op gap_ns cause_ns os_call gil_ns gil_holder ended_by start_ns step off_cpu_ns os_ns"
+            " device"
+        ),
     ),
-    rows="run.causes.tables:by_gap",
+    rows="run.idle.tables:by_gap",
     takes=("idle_over_ns",),
     sorted_by=("gap_ns",),
     details=OS_DETAILS,
@@ -256,21 +262,24 @@ IDLE = View(
     table(
         Column("cause", "cause", NAME, "why GPUs were idle"),
         Column("op", "op", NAME, "op that was open then", quiet=True),
+        Column(
+            "call", "call", NAME, "API call, call of the system, or GPU that took it", quiet=True
+        ),
         Column("gaps", "gaps", COUNT, "gaps with that cause"),
         Column("total_ns", "GPU idle", NS, "idle time by that cause", bar=True),
         Column("mean_ns", "mean", NS, "mean per gap", optional=True),
         Column("max_ns", "max", NS, "longest", optional=True),
         Column("share", "of idle", SHARE, "part of all idle time"),
         *OS_TIMES,
-        terminal="cause op gaps total_ns share os_call os_ns gil_ns gil_holder off_cpu_ns mean_ns max_ns",
+        terminal="cause call op gaps total_ns share os_call os_ns gil_ns gil_holder off_cpu_ns mean_ns max_ns",
     ),
-    rows="run.causes.tables:by_idle",
+    rows="run.idle.tables:by_idle",
     takes=("idle_over_ns",),
     sorted_by=("total_ns",),
     details=OS_DETAILS,
     recorded_by=OS_COLUMNS,
     on_gpu=True,
-    nothing="no GPU was idle between its first work and its last",
+    nothing="no GPU was idle",
     page="causes.md",
 )
 CRITICAL = View(

@@ -1,4 +1,4 @@
-"""Break down the time of ops: host code, API calls, waits and queues, and what kept a GPU idle.
+"""Break down the time of ops: host code, API calls, waits and queues, and idle time of a GPU before their work.
 
 docs/causes.md defines every column.
 """
@@ -9,8 +9,8 @@ import numpy as np
 
 from bridge.analyze.core.catalog.breakdown import CAUSES
 from bridge.analyze.core.groups import sums
-from bridge.analyze.run.causes.gaps import LATENCY, TOWARDS_LAUNCH, assign_causes, coarse_timeline
-from bridge.analyze.run.causes.host_timeline import Gaps, bound, call_ends, self_times_by_call
+from bridge.analyze.run.causes.host_timeline import bound, call_ends, self_times_by_call
+from bridge.analyze.run.causes.starving import idle_times
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
@@ -55,18 +55,3 @@ def queue_times(attributed: AttributedCapture) -> Ints:
     wait = np.maximum(start - np.append(call_ends(attributed), 0)[launch], 0)
     is_unknown = (launch == NONE) | (attributed.attribution.reason == INVALID_TIME)
     return np.where(is_unknown, 0, wait)
-
-
-def idle_times(attributed: AttributedCapture) -> tuple[Ints, Ints]:
-    """Return the idle time of the GPU right before each activity, in ns: launching, and starving.
-
-    The sum of both over all activities is the idle time of the GPUs between their first and last
-    work.
-    """
-    gaps = Gaps.of(attributed)
-    pieces = assign_causes(attributed, gaps, coarse_timeline(attributed))
-    is_launching = np.isin(pieces.state, (TOWARDS_LAUNCH, LATENCY))
-    activity, size = gaps.ended_by[pieces.interval], len(attributed.capture.activities)
-    masks = (is_launching, ~is_launching)
-    launched, starved = (sums(activity[mask], pieces.length[mask], size) for mask in masks)
-    return launched, starved

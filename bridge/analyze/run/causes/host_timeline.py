@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import texts
 from bridge.analyze.core.kinds import (
     BLOCKING,
@@ -21,8 +20,7 @@ from bridge.analyze.core.kinds import (
 )
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order, unions
-from bridge.join.attributed import AttributedCapture, once
-from bridge.join.attribution import INVALID_TIME
+from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import Nesting
 
 # -- States of API calls
@@ -267,90 +265,3 @@ def _without_children(nesting: Nesting, total: Ints) -> Ints:
     children = np.flatnonzero((parent != NONE) & (nesting.stack[parent] == nesting.stack))
     np.subtract.at(values, parent[children], total[children])
     return values
-
-
-# -- Idle gaps of GPUs
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """Idle gaps of all GPUs.
-
-    ``ended_by`` is the activity (a row) that ended the gap, ``before`` the one whose end began it; NONE behind the last
-    activity of a GPU, and before the first. ``device`` is a position in ``devices``.
-    """
-
-    start: Ints
-    end: Ints
-    device: Ints
-    ended_by: Ints
-    before: Ints
-    devices: list[str]
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def take(self, rows: Flags | Ints) -> Gaps:
-        start, end, device, ended_by, before = (
-            column[rows]
-            for column in (self.start, self.end, self.device, self.ended_by, self.before)
-        )
-        return Gaps(start, end, device, ended_by, before, self.devices)
-
-    @property
-    def length(self) -> Ints:
-        """Length of each gap in ns."""
-        return self.end - self.start
-
-    @classmethod
-    def of(cls, attributed: AttributedCapture, longer_than: int = 0) -> Gaps:
-        """Return the gaps longer than ``longer_than`` ns, from the end of all earlier work on.
-
-        Of activities that begin at once the first row ends the gap; of those that end at once the
-        one that began first (or the first row) began it. Activities with invalid times are left
-        out.
-        """
-        gaps = _gaps(attributed)
-        is_inner = (gaps.ended_by != NONE) & (gaps.before != NONE)
-        return gaps.take(np.flatnonzero(is_inner)[gaps.length[is_inner] > longer_than])
-
-    @classmethod
-    def with_ends(cls, attributed: AttributedCapture) -> Gaps:
-        """Return the gaps of each GPU, with the endless ones before its first activity and behind its last."""
-        return _gaps(attributed)
-
-
-@once
-def _gaps(attributed: AttributedCapture) -> Gaps:
-    """Return the gaps between activities, then those before the first activity of each GPU and behind its last."""
-    devices = Devices.of_report(attributed)
-    rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
-    start = frames.ints(attributed.capture.activities, "start")
-    rows = rows[order_by(devices.gpu[rows], start[rows])]
-    device, start = devices.gpu[rows], start[rows]
-    latest_end, leader = _latest_ends(device, attributed.end[rows])
-    later = np.flatnonzero(device[1:] == device[:-1]) + 1
-    idle = later[start[later] - latest_end[later - 1] > 0]
-    edges = run_edges(device)
-    first, last = edges[:-1], edges[1:] - 1
-    limits, none = np.iinfo(np.int64), np.full(len(first), NONE)
-    return Gaps(
-        start=np.concatenate((latest_end[idle - 1], none * 0 + limits.min, latest_end[last])),
-        end=np.concatenate((start[idle], start[first], none * 0 + limits.max)),
-        device=device[np.concatenate((idle, first, last))],
-        ended_by=np.concatenate((rows[idle], rows[first], none)),
-        before=np.concatenate((rows[leader[idle - 1]], none, rows[leader[last]])),
-        devices=devices.names,
-    )
-
-
-def _latest_ends(device: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Return the latest end so far on each device, and the position of what ended then."""
-    latest_end, leader = end.copy(), np.zeros(len(end), np.int64)
-    for first, last in pairwise(run_edges(device).tolist()):  # one iteration per device
-        latest = np.maximum.accumulate(end[first:last])
-        is_new = np.ones(last - first, bool)
-        is_new[1:] = latest[1:] > latest[:-1]
-        latest_end[first:last] = latest
-        leader[first:last] = np.maximum.accumulate(np.where(is_new, np.arange(first, last), first))
-    return latest_end, leader

@@ -108,7 +108,7 @@ def _collectives(work: Work) -> tuple[Ints, Ints]:
     attributed = work.attributed
     row = np.flatnonzero(is_communication(attributed) & (work.place != NONE))
     nothing = np.empty(0, np.int64)
-    if not len(row):
+    if not len(row) or work.apart:
         return nothing, nothing
     place = work.place[row]
     rank = Devices.of_report(attributed).gpu[row]

@@ -63,26 +63,65 @@ class Graph:
         result: Flags = ~self.chained & (self.cross == NONE)
         return result
 
+    @cached_property
+    def _heads(self) -> tuple[Ints, Ints, Ints]:
+        """The points at which a walk leaves its chain; the number of the head after each, and the time there.
+
+        The last entries are for the end of a walk, which heads without a predecessor lead to.
+        """
+        heads = np.flatnonzero(self.by_cross | ~self.chained)
+        is_last = self.is_root[heads]
+        after = np.searchsorted(heads, self.cross[heads], side="right") - 1
+        after[is_last] = len(heads)
+        time = np.where(is_last, NEVER, self.time[self.cross[heads]])
+        return heads, np.append(after, len(heads)), np.append(time, NEVER)
+
     def path(self, last: int) -> Ints:
         """Return the points from ``last`` back to a root, each the latest predecessor of the one before."""
-        heads = np.flatnonzero(self.by_cross | ~self.chained)  # here a walk leaves its chain
-        after = np.searchsorted(heads, self.cross[heads], side="right") - 1
-        after[self.is_root[heads]] = len(heads)
-        first = int(np.searchsorted(heads, last, side="right")) - 1
-        visited = _walk(np.append(after, len(heads)), first)
-        begin = heads[visited]
-        end = np.append(last, self.cross[begin[:-1]])
-        size = end - begin + 1
+        return self.walks(np.array([last]), np.array([NEVER]))[1]
+
+    def walks(self, last: Ints, since: Ints) -> tuple[Ints, Ints]:
+        """Return the points from each of ``last`` back to a time, each the latest predecessor of the one before.
+
+        They are pairs of a position in ``last`` and a point later than the time ``since`` of that position.
+        """
+        heads, following, time = self._heads
+        rows = np.flatnonzero(self.time[last] > since)
+        visited = (np.searchsorted(heads, last[rows], side="right") - 1)[:, np.newaxis]
+        parts: list[tuple[Ints, Ints]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        while len(rows):  # the known part of each walk doubles
+            ends = time[visited[:, -1]] <= since[rows]
+            parts.append(self._visited(heads, last, since, rows[ends], visited[ends]))
+            rows, visited = rows[~ends], visited[~ends]
+            visited = np.hstack((visited, following[visited]))
+            following = following[following]
+        row, point = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return row, point
+
+    def _visited(
+        self, heads: Ints, last: Ints, since: Ints, rows: Ints, visited: Ints
+    ) -> tuple[Ints, Ints]:
+        """Return the points of walks over some heads, given by a line of their numbers for each of ``rows``."""
+        entry = np.empty_like(visited)  # the point of each head's chain that the walk comes to
+        entry[:, 0] = last[rows]
+        before = heads[np.minimum(visited[:, :-1], len(heads) - 1)]
+        entry[:, 1:] = np.where(self.is_root[before], NONE, self.cross[before])
+        is_part = (visited < len(heads)) & (entry != NONE)
+        is_part &= self.time[entry] > since[rows, np.newaxis]
+        row, entry = np.repeat(rows, is_part.sum(axis=1)), entry[is_part]
+        first = self._first_after(since[row], heads[visited[is_part]], entry)
+        size = entry - first + 1
         shift = np.repeat(np.cumsum(size) - size, size)
-        points: Ints = np.repeat(end, size) - (np.arange(size.sum()) - shift)
-        return points
+        return np.repeat(row, size), np.repeat(entry, size) - (np.arange(size.sum()) - shift)
 
-
-def _walk(following: Ints, first: int) -> Ints:
-    """Return the numbers from ``first`` on, each followed by its entry, without the last entry's number."""
-    last = len(following) - 1
-    visited = np.array([first])
-    while visited[-1] != last:  # the known part of the walk doubles
-        visited = np.concatenate((visited, following[visited]))
-        following = following[following]
-    return visited[: np.argmax(visited == last)]
+    def _first_after(self, since: Ints, first: Ints, last: Ints) -> Ints:
+        """Return the first point later than a time among those from ``first`` to ``last``, of which the last is."""
+        low, high = first.copy(), last.copy()
+        rows = np.flatnonzero(low < high)
+        while len(rows):
+            middle = (low[rows] + high[rows]) // 2
+            is_later = self.time[middle] > since[rows]
+            high[rows[is_later]] = middle[is_later]
+            low[rows[~is_later]] = middle[~is_later] + 1
+            rows = rows[low[rows] < high[rows]]
+        return low

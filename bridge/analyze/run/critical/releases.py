@@ -27,6 +27,7 @@ WAITING = re.compile(
     r"p?poll|p?select|epoll_p?wait\d?|sem_(?:timed|clock)?wait|pthread_cond_\w*wait|pthread_mutex_\w*lock|pthread_join"
     r"|pthread_rwlock_\w*lock|futex|recv\w*|accept4?|sigwait\w*|wait(?:pid|id|3|4)?"
 )
+SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")  # of them, those for a request
 LOCKING = re.compile(r"pthread_(?:mutex|rwlock|spin)_\w*lock")
 SWITCH_NS = (
     5_000_000  # for which CPython waits for its lock before it asks for it: sys.getswitchinterval()
@@ -52,14 +53,15 @@ class HostWaits:
     """Points at which threads return from waits of `MIN_WAIT_NS` or more, and the ``site`` of each, a number.
 
     A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time. A wait that goes
-    on at once in the same call is one wait: ``begin`` is the point at which it began. Waits for locks, such as
-    Python's, are not among them: who holds a lock when a thread comes to it is chance, and another time it waits
-    about as long.
+    on at once in the same call is one wait: ``begin`` is the point at which it began. ``is_lock`` is whether it is one
+    for a lock, and ``python`` are the points at which calls return that wait for Python's lock.
     """
 
     point: Ints
     site: Ints
     begin: Ints
+    is_lock: Flags
+    python: Ints
 
     @classmethod
     def of(cls, work: Work, host: HostPoints) -> HostWaits:
@@ -87,13 +89,15 @@ class HostWaits:
         of_python = goes_on[1:] & (np.abs(lasting[:-1] - SWITCH_NS) <= SWITCH_NS // 20)
         is_lock = np.zeros(int(site.max(initial=NONE)) + 2, bool)
         is_lock[site[1:][of_python]] = True
+        python = rows[is_lock[site]]
         is_lock[site[locks[rows]]] = True
-        waits = cls(rows[last], site[last], rows[first] - 1)
-        return waits.take(~is_lock[waits.site])
+        return cls(rows[last], site[last], rows[first] - 1, is_lock[site[last]], python)
 
-    def take(self, rows: Flags) -> HostWaits:
+    def take(self, rows: Flags | Ints) -> HostWaits:
         """Return some of the waits."""
-        return HostWaits(self.point[rows], self.site[rows], self.begin[rows])
+        return HostWaits(
+            self.point[rows], self.site[rows], self.begin[rows], self.is_lock[rows], self.python
+        )
 
     @property
     def inner(self) -> Ints:
@@ -184,7 +188,7 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
     """
     first = np.flatnonzero(~host.chained)
     last = np.append(first[1:], len(host.time))
-    process = _processes(work)[host.stack[first]]
+    process = process_of_stacks(work)[host.stack[first]]
     order = order_by(process, host.time[first])
     begun, by = [], []
     for begin, end in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
@@ -197,7 +201,7 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
     return np.concatenate([nothing, *begun]), np.concatenate([nothing, *by])
 
 
-def _processes(work: Work) -> Ints:
+def process_of_stacks(work: Work) -> Ints:
     """Return a code for the process of each stack of the nesting."""
     attribution, capture = work.attributed.attribution, work.attributed.capture
     nesting, columns = attribution.nesting, ("report", "process")
@@ -217,13 +221,18 @@ class Releases:
     """Points at the ends of such ``waits``, and the points that stand for what ``released`` each, after all others.
 
     ``within`` are the points within these waits, and ``elastic`` those within waits that a known thread ended: time
-    that passes only as long as the wait lasts.
+    that passes only as long as the wait lasts. ``python`` are the points at which waits for Python's lock return,
+    ``locked`` those of waits for other locks, which another thread held up to its points ``unlocked``. No edge stands
+    for them: who holds a lock when a thread comes to it is chance, and another time it waits about as long.
     """
 
     waits: Ints
     released: Ints
     within: Ints
     elastic: Ints
+    python: Ints
+    locked: Ints
+    unlocked: Ints
 
     @classmethod
     def of(cls, work: Work, host: HostPoints, graph: Graph, hosts: int) -> tuple[Graph, Releases]:
@@ -233,6 +242,10 @@ class Releases:
         """
         of_host = HostWaits.of(work, host)
         signal = signals(work, host, of_host)
+        is_lock = of_host.is_lock
+        held = np.flatnonzero(is_lock & (signal != NONE) & ~np.isin(of_host.point, of_host.python))
+        locked, unlocked = hosts + of_host.point[held], hosts + signal[held]
+        of_host, signal = of_host.take(~is_lock), signal[~is_lock]
         known = (signal != NONE) & (graph.cross[hosts + of_host.point] == NONE)
         cross = graph.cross.copy()
         cross[hosts + of_host.point[known]] = hosts + signal[known]
@@ -253,7 +266,8 @@ class Releases:
             np.concatenate((graph.cross, np.where(is_first, begin, NONE))),
         )
         within, elastic = (hosts + waiting.inner for waiting in (unknown, of_host.take(known)))
-        return extended, cls(waits, released, within, elastic)
+        python = hosts + of_host.python
+        return extended, cls(waits, released, within, elastic, python, locked, unlocked)
 
     @property
     def points(self) -> Ints:

@@ -103,6 +103,14 @@ class Run:
         """Return the run of a capture. Raises ValueError if clocks of several files differ."""
         return _run(attributed)
 
+    @classmethod
+    def of_any(cls, attributed: AttributedCapture) -> Run:
+        """Return the run of a capture; if clocks of several files differ, a graph in which no file tells of another."""
+        try:
+            return _run(attributed)
+        except ValueError:
+            return _run(attributed, apart=True)
+
     def __len__(self) -> int:
         return len(self.graph)
 
@@ -156,6 +164,15 @@ class Run:
     def gpu_of_place(self) -> Ints:
         """The GPU of each activity, a position in `Devices`, by its place in `Work`."""
         return Devices.of_report(self.work.attributed).gpu[self.work.row]
+
+    @cached_property
+    def with_locks(self) -> Graph:
+        """The graph with edges from threads that held a lock to those that waited for it, for what did happen."""
+        if not len(self.releases.locked):
+            return self.graph
+        cross = self.graph.cross.copy()
+        cross[self.releases.locked] = self.releases.unlocked
+        return Graph(self.graph.time, self.graph.chained, cross)
 
     @property
     def host_delay(self) -> Ints:
@@ -377,8 +394,8 @@ def _edges(*columns: Ints, thread: Ints) -> Ints:
 
 
 @once
-def _run(attributed: AttributedCapture) -> Run:
-    work = Work.of(attributed)
+def _run(attributed: AttributedCapture, *, apart: bool = False) -> Run:
+    work = Work.of(attributed, apart=apart)
     waits = Waits.of(work)
     device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
     graph, releases = Releases.of(work, host, _linked(work, waits, device, host), len(device.time))

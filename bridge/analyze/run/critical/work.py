@@ -58,7 +58,8 @@ class Work:
     ``row`` are rows of activities, sorted by ``lane`` (a stream of a context), start and end; all
     other columns of activities are in this order. ``rank`` is the place of each by start, end and
     row over all lanes. ``launch`` is a row of API calls, or NONE. ``offset`` has been added to the
-    times of each file. Of `Polls` the first call lasts until the last one ends.
+    times of each file; ``apart`` is whether they are not on one clock, so that no file tells of another. Of `Polls` the
+    first call lasts until the last one ends.
     """
 
     attributed: AttributedCapture
@@ -72,12 +73,18 @@ class Work:
     call_start: Ints
     call_end: Ints
     polls: Polls
+    apart: bool
 
     @classmethod
-    def of(cls, attributed: AttributedCapture) -> Work:
-        """Return the work of a capture. Raises ValueError if clocks of several files differ."""
+    def of(cls, attributed: AttributedCapture, *, apart: bool = False) -> Work:
+        """Return the work of a capture, or of each file ``apart``.
+
+        Raises ValueError if clocks of several files differ that are not taken apart.
+        """
         activities = attributed.capture.activities
-        offset = _offsets(attributed)
+        offset = (
+            np.zeros(len(attributed.capture.facts), np.int64) if apart else _offsets(attributed)
+        )
         start = frames.ints(activities, "start") + offset[frames.ints(activities, "report")]
         end = start + attributed.duration
         row = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
@@ -108,6 +115,7 @@ class Work:
             call_start=call_start,
             call_end=call_end,
             polls=polls,
+            apart=apart,
         )
 
     @cached_property

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, quantiles, ratio, sums, texts, times
-from bridge.analyze.run.causes.gaps import WORDS, Causes, causes_of, find_causes, idle_gaps
-from bridge.analyze.run.causes.host_timeline import Gaps
+from bridge.analyze.run.causes.gaps import Gaps, idle_gaps
 from bridge.analyze.run.causes.operating_system import HostTimes
+from bridge.analyze.run.idle.causes import WORDS, Causes, causes_of, find_causes
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
@@ -19,9 +19,10 @@ LISTED_OVER_NS = 10_000  # `by_gap` lists longer gaps unless it is asked for oth
 def by_gap(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd.DataFrame:
     """Return one row per gap of the run or its selected part longer than ``idle_over_ns``, 10 µs unless given.
 
-    ``cause`` took most of the gap, ``cause_ns`` is how much, and ``op`` is the op with most of
-    that. ``ended_by`` is the op of the activity that ended the gap, or the name of an activity
-    without an op; ``step`` is the number of its step, -1 if there is none. Nothing ends the last gap.
+    ``cause`` took most of the gap, ``cause_ns`` is how much, ``op`` is the op with most of that, and ``call`` the API
+    call, call of the operating system or GPU that it was. ``ended_by`` is the op of the activity that ended the gap, or
+    the name of an activity without an op; ``step`` is the number of its step, -1 if there is none. Nothing ends the
+    last gap.
     """
     over_ns = LISTED_OVER_NS if idle_over_ns is None else idle_over_ns
     return gap_table(attributed, idle_gaps(attributed, over_ns))
@@ -44,6 +45,7 @@ def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
             "cause": texts(WORDS)[causes.cause[main_row]],
             "cause_ns": total,
             "op": texts([*attributed.ops, ""])[causes.op[main_row]],
+            "call": texts([*causes.callees, ""])[causes.callee[main_row]],
             "ended_by": np.where(op == NONE, kernel, texts([*attributed.ops, ""])[op]),
             "kernel": kernel,
             "step": np.append(attributed.iterations.number, NONE)[step],
@@ -53,19 +55,20 @@ def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
 
 
 def by_idle(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd.DataFrame:
-    """Return one row per cause and op, with the number of gaps in which it had a part and its time.
+    """Return one row per cause, op and call, with the number of gaps in which it had a part and its time.
 
     ``mean_ns`` and ``max_ns`` are those of its part of a gap; ``share`` is a fraction of the idle
     time of all gaps longer than ``idle_over_ns``, of all gaps unless it is given.
     """
     causes = find_causes(attributed, idle_over_ns or 0)
-    group, rows = number_groups(causes.cause, causes.op)
+    group, rows = number_groups(causes.cause, causes.op, causes.callee)
     size = len(rows)
     count, total = counts(group, size), sums(group, causes.length, size)
     return pd.DataFrame(
         {
             "cause": texts(WORDS)[causes.cause[rows]],
             "op": texts([*attributed.ops, ""])[causes.op[rows]],
+            "call": texts([*causes.callees, ""])[causes.callee[rows]],
             "gaps": count,
             "total_ns": total,
             "mean_ns": ratio(total, count),
@@ -80,7 +83,7 @@ def _host_columns(
     attributed: AttributedCapture, causes: Causes, group: Ints, groups: int
 ) -> dict[str, object]:
     """Return the columns of `HostTimes` for a table; ``group`` is the row of each piece of idle time."""
-    return HostTimes.of(attributed, causes.pieces).columns(group, groups)
+    return HostTimes.of(attributed, causes.host_pieces).columns(group, groups)
 
 
 def _main_rows(causes: Causes) -> tuple[Ints, Ints]:
@@ -129,5 +132,5 @@ def by_osrt(attributed: AttributedCapture) -> pd.DataFrame:
 
 def _idle_times(attributed: AttributedCapture) -> Ints:
     """Return the idle time of GPUs in each call, by the codes of their names."""
-    times_of_host = HostTimes.of(attributed, find_causes(attributed).pieces)
+    times_of_host = HostTimes.of(attributed, find_causes(attributed).host_pieces)
     return sums(times_of_host.name, times_of_host.system.time, len(times_of_host.names))

@@ -7,8 +7,8 @@ import pandas as pd
 
 from bridge.analyze.core.groups import counts, ratio, texts
 from bridge.analyze.core.source_lines import NO_CHAIN, distinct_frames, user_frames
-from bridge.analyze.run.causes.gaps import find_causes
 from bridge.analyze.run.causes.operating_system import meetings, stacks_of
+from bridge.analyze.run.idle.causes import find_causes
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -61,7 +61,7 @@ def by_sample(attributed: AttributedCapture) -> pd.DataFrame:
 
 def _is_idle(attributed: AttributedCapture, samples: pd.DataFrame) -> Flags:
     """Return whether each sample was taken in idle time of a GPU, on the thread that it waited for."""
-    pieces = find_causes(attributed).pieces
+    pieces = find_causes(attributed).host_pieces
     time: Ints = frames.ints(samples, "time")
     found = meetings(
         stacks_of(attributed, samples), time, time + 1, (pieces.stack, pieces.start, pieces.end)

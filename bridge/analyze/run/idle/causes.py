@@ -1,0 +1,596 @@
+"""The causes of the idle time of GPUs: what the next work waited for at each instant."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import highest, lowest, sums
+from bridge.analyze.core.kinds import is_compilation, is_data_loading
+from bridge.analyze.run.causes.gaps import Gaps, idle_gaps
+from bridge.analyze.run.causes.host_timeline import (
+    IN_API,
+    IN_BLOCKING,
+    IN_COMPILER,
+    IN_COPY,
+    IN_LAUNCH,
+    IN_SYNC,
+    Pieces,
+    Timeline,
+    call_ends,
+    call_states,
+)
+from bridge.analyze.run.causes.operating_system import is_of_lock, stacks_of
+from bridge.analyze.run.critical.graph import NEVER
+from bridge.analyze.run.critical.releases import (
+    LOCKING,
+    MIN_PACED,
+    SERVING,
+    WAITING,
+    process_of_stacks,
+)
+from bridge.analyze.run.critical.run import Run
+from bridge.importers import frames
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    number_groups,
+    order_by,
+    repeated,
+    search_groups,
+)
+from bridge.join.attributed import AttributedCapture
+from bridge.join.forest import outermost_above
+
+# Of several causes at once the first counts: it says more.
+WORDS = (
+    ELSEWHERE,
+    LATE_RANK,
+    PROFILER,
+    INPUT,
+    LOADING,
+    LOCK,
+    SYNC,
+    BLOCKING,
+    COPYING,
+    LAUNCHING,
+    CALLING,
+    LOADING_CODE,
+    SYSTEM,
+    COMPILING,
+    OP,
+    HOST,
+    LATENCY,
+    ABSENT,
+    UNKNOWN,
+) = (
+    "work elsewhere",
+    "late rank",
+    "profiler",
+    "input",
+    "data loading",
+    "Python's lock",
+    "synchronization",
+    "blocking memcpy",
+    "memcpy calls",
+    "launch calls",
+    "other CUDA calls",
+    "loading of code",
+    "OS calls",
+    "compilation",
+    "host code",
+    "host code outside ops",
+    "launch latency",
+    "not running",
+    "unknown",
+)
+CODE = {word: number for number, word in enumerate(WORDS)}
+OF_CALL = {
+    IN_SYNC: SYNC,
+    IN_BLOCKING: BLOCKING,
+    IN_COPY: COPYING,
+    IN_LAUNCH: LAUNCHING,
+    IN_API: CALLING,
+    IN_COMPILER: LOADING_CODE,
+}
+NAMED = tuple(CODE[word] for word in WORDS[CODE[SYNC] : CODE[SYSTEM] + 1])  # by their call
+TELLING = CODE[LOCK]  # the last cause that a wait keeps, whoever ends it
+MAX_LATENCY_NS = (
+    100_000  # of work that waits for nothing that was recorded: longer, it waits for something else
+)
+TERMINAL = re.compile(r"f?getc(?:har)?(?:_unlocked)?|fgets|getline|getdelim|readline")
+
+
+@dataclass(frozen=True)
+class Causes:
+    """Causes of gaps: one row per gap, cause (a position in `WORDS`), op and callee.
+
+    ``callee`` is a position in ``callees``, the names of API calls and of calls of the operating system, NONE for
+    causes without one. ``length`` is the part of the gap in ns; the rows of a gap add up to its length. ``first`` is
+    the start of the first piece. Rows are sorted by gap, cause, op and callee. ``row_of_piece`` is the row of each of
+    the ``pieces``, whose times are those of the report of their GPU, on the host by the ``shift`` later.
+    """
+
+    gaps: Gaps
+    gap: Ints
+    cause: Ints
+    op: Ints
+    callee: Ints
+    callees: list[str]
+    length: Ints
+    first: Ints
+    pieces: Pieces
+    row_of_piece: Ints
+    shift: Ints
+
+    @property
+    def host_pieces(self) -> Pieces:
+        """The pieces in the times of the report of their thread."""
+        pieces = self.pieces
+        start, end = pieces.start + self.shift, pieces.end + self.shift
+        return Pieces(pieces.interval, pieces.state, pieces.stack, start, end)
+
+
+def find_causes(attributed: AttributedCapture, threshold_ns: int = 0) -> Causes:
+    """Return the idle times of GPUs longer than the threshold, in the run or its selected part, with their causes.
+
+    They are those of `idle_gaps`; without a threshold they add up to the idle time of the account.
+    """
+    return causes_of(attributed, idle_gaps(attributed, threshold_ns))
+
+
+def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
+    """Return the causes of some gaps."""
+    run = Run.of_any(attributed.unselected or attributed)
+    found = _found(run, gaps)
+    keys = (found.gap, found.cause, found.op, found.callee)
+    group, rows = number_groups(*keys)
+    offset = _Gaps.of(run, gaps).offset[found.gap]
+    start, end = found.start - offset, found.end - offset
+    gap, cause, op, callee = (column[rows] for column in keys)
+    return Causes(
+        gaps=gaps,
+        gap=gap,
+        cause=cause,
+        op=op,
+        callee=callee,
+        callees=_callees(run),
+        length=sums(group, end - start, len(rows)),
+        first=lowest(group, start, len(rows)),
+        pieces=Pieces(found.gap, found.cause, found.stack, start, end),
+        row_of_piece=group,
+        shift=offset - _offset_of_stacks(run)[found.stack],
+    )
+
+
+# -- From gaps to the points that they wait for
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """Gaps on the clock of the run; ``last`` is the point from which the walk goes back, NONE if there is none."""
+
+    start: Ints
+    end: Ints
+    offset: Ints
+    last: Ints
+
+    @classmethod
+    def of(cls, run: Run, gaps: Gaps) -> _Gaps:
+        report = np.array(Devices.of_report(run.work.attributed).report, np.int64)
+        offset = run.work.offset[report][gaps.device]
+        place = np.append(run.work.place, NONE)[gaps.ended_by]
+        last = np.append(run.device.start, NONE)[place]
+        behind = gaps.ended_by == NONE
+        last[behind] = _last_of_host(run)[gaps.device[behind]]
+        return cls(gaps.start + offset, gaps.end + offset, offset, last)
+
+
+def _last_of_host(run: Run) -> Ints:
+    """Return the last point of the host of any process that used each GPU, NONE if there is none."""
+    host, work = run.host, run.work
+    gpus = len(Devices.of_report(work.attributed).names)
+    process = process_of_stacks(work)
+    ends = np.flatnonzero(np.append(~host.chained[1:], True)[: len(host.time)])  # of each thread
+    size = int(process.max(initial=NONE)) + 1
+    ends = ends[order_by(host.time[ends])]
+    last = np.full(size, NONE)
+    last[process[host.stack[ends]]] = ends  # the latest stays
+    launched = np.flatnonzero(work.launch != NONE)
+    stack = work.attributed.attribution.stack[work.launch[launched]]
+    _, pairs = number_groups(run.gpu_of_place[launched], process[stack])
+    gpu, by = run.gpu_of_place[launched][pairs], process[stack][pairs]
+    known = last[by] != NONE
+    gpu, ends = gpu[known], last[by[known]]
+    order = order_by(host.time[ends])
+    result = np.full(gpus, NONE)
+    result[gpu[order]] = run.hosts + ends[order]
+    return result
+
+
+# -- The pieces of gaps
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Pieces of gaps on the clock of the run; ``point`` ends what took the time, NONE where nothing is known."""
+
+    gap: Ints
+    point: Ints
+    start: Ints
+    end: Ints
+    cause: Ints
+    op: Ints
+    callee: Ints
+    stack: Ints
+
+    @classmethod
+    def unnamed(cls, gap: Ints, start: Ints, end: Ints, cause: Ints) -> _Pieces:
+        """Return pieces on no thread."""
+        none = repeated(NONE, len(gap))
+        return cls(gap, none, start, end, cause, none, none, none)
+
+    def take(self, rows: Ints | Flags) -> _Pieces:
+        """Return some pieces."""
+        return _Pieces(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def cut(self, at: Pieces) -> _Pieces:
+        """Return the pieces, each cut into those of ``at``, whose intervals they are."""
+        return replace(self.take(at.interval), start=at.start, end=at.end)
+
+
+def _found(run: Run, gaps: Gaps) -> _Pieces:
+    """Return the pieces of gaps, which add up to their lengths."""
+    placed = _Gaps.of(run, gaps)
+    rows = np.flatnonzero(placed.last != NONE)
+    row, point = run.with_locks.walks(placed.last[rows], placed.start[rows])
+    gap = rows[row]
+    walked = _with_causes(run, gaps, *_cut_to_gaps(run, placed, gap, point))
+    walked = _with_recorded(run, _with_code_between_polls(run, walked))
+    walked = _before_unknown_work(run, _with_telling_waits(run, placed, walked))
+    return _joined(walked, _not_running(run, placed), _before_roots(run, placed, gap, point))
+
+
+def _before_unknown_work(run: Run, pieces: _Pieces) -> _Pieces:
+    """Return pieces, those unknown from which the walk comes to work of a process whose host was not recorded."""
+    place = np.append(run.device.activity, NONE)[
+        np.where((pieces.point == NONE) | (pieces.point >= run.hosts), NONE, pieces.point)
+    ]
+    is_foreign = _is_foreign(run)[place]
+    until = highest(
+        pieces.gap[is_foreign],
+        pieces.end[is_foreign],
+        int(pieces.gap.max(initial=NONE)) + 1,
+        empty=int(NEVER),
+    )
+    before = np.flatnonzero(pieces.end <= until[pieces.gap]) if len(pieces.gap) else pieces.gap
+    pieces.cause[before] = CODE[UNKNOWN]
+    for column in (pieces.op, pieces.callee, pieces.stack):
+        column[before] = NONE
+    return pieces
+
+
+def _is_foreign(run: Run) -> Flags:
+    """Return whether each activity, by its place, is of a process without API calls; the last entry is for none."""
+    work, calls = run.work, run.work.attributed.capture.launches
+    keys = ("report", "process")
+    of_call, of_work = frames.key_codes(
+        [frames.ints(calls, c) for c in keys], [work.column(c) for c in keys]
+    )
+    result: Flags = np.append(~np.isin(of_work, of_call), False)
+    return result
+
+
+def _cut_to_gaps(run: Run, gaps: _Gaps, gap: Ints, point: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return gap, point, start and end of the delay before each point, within its gap."""
+    time = run.graph.time[point]
+    start = np.maximum(time - run.with_locks.delay[point], gaps.start[gap])
+    end = np.minimum(time, gaps.end[gap])
+    lasts = end > start
+    return gap[lasts], point[lasts], start[lasts], end[lasts]
+
+
+def _not_running(run: Run, gaps: _Gaps) -> _Pieces:
+    """Return the time behind the last event of the processes that used a GPU."""
+    rows = np.flatnonzero(gaps.last >= run.hosts)
+    start = np.maximum(run.graph.time[gaps.last[rows]], gaps.start[rows])
+    return _Pieces.unnamed(rows, start, gaps.end[rows], repeated(CODE[ABSENT], len(rows)))
+
+
+def _before_roots(run: Run, gaps: _Gaps, gap: Ints, point: Ints) -> _Pieces:
+    """Return the time before the points at which walks came to an end, where that is not the begin of their gap."""
+    earliest = np.full(len(gaps.start), NONE)
+    earliest[gap] = point  # the last one of each gap stays
+    is_known = np.append(run.graph.is_root, False)[earliest]
+    rows = np.flatnonzero(is_known | (gaps.last == NONE))
+    root = earliest[rows]
+    end = np.where(root == NONE, gaps.end[rows], np.append(run.graph.time, NONE)[root])
+    cause = np.where(root >= run.hosts, CODE[ABSENT], CODE[UNKNOWN])
+    return _Pieces.unnamed(rows, gaps.start[rows], np.minimum(end, gaps.end[rows]), cause)
+
+
+# -- What took the time of each piece
+
+
+def _with_causes(run: Run, gaps: Gaps, gap: Ints, point: Ints, start: Ints, end: Ints) -> _Pieces:
+    """Return pieces with the cause of the point that ends each."""
+    is_host = point >= run.hosts
+    columns = np.empty((4, len(point)), np.int64)
+    columns[:, is_host] = _of_host(run, point[is_host] - run.hosts)
+    columns[:, ~is_host] = _of_device(run, point[~is_host], gaps.device[gap[~is_host]])
+    return _Pieces(gap, point, start, end, *columns)
+
+
+def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return cause, op, callee and stack of points of devices, for a GPU each."""
+    work, device = run.work, run.device
+    place = device.activity[points]
+    row = np.append(work.row, NONE)[place]
+    own = np.append(run.gpu_of_place, NONE)[place]
+    works = (points == np.append(device.end, NONE)[place]) & (own != gpu)
+    is_issued = (np.append(work.launch, NONE)[place] != NONE) | run.graph.by_cross[points]
+    is_issued &= run.with_locks.delay[points] <= MAX_LATENCY_NS
+    waits = np.where(is_issued, CODE[LATENCY], CODE[UNKNOWN])
+    cause = np.where(works, CODE[ELSEWHERE], waits)
+    callee = np.where(works, _first_gpu(run) + own, NONE)
+    op = np.append(work.attributed.activity_op, NONE)[row]
+    stack = np.full(len(points), NONE)
+    early = np.flatnonzero(_begins_in_call(run)[place])
+    early = early[points[early] == device.start[place[early]]]
+    call = work.launch[place[early]]
+    cause[early], callee[early] = _of_calls(run)[call], frames.codes(_call_names(run))[call]
+    op[early] = np.append(work.attributed.node_op, NONE)[work.attributed.launch_node[call]]
+    stack[early] = work.attributed.attribution.stack[call]
+    return cause, op, callee, stack
+
+
+def _begins_in_call(run: Run) -> Flags:
+    """Return whether each activity, by its place, began before its API call returned; the last entry is for none."""
+    work = run.work
+    ends = np.append(work.call_end, 0)[work.launch]
+    result: Flags = np.append((work.launch != NONE) & (work.start < ends), False)
+    return result
+
+
+def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return cause, op, callee and stack of points of the host."""
+    host, attributed = run.host, run.work.attributed
+    call, system, node = host.call[points], host.system[points], host.node[points]
+    of_op = np.append(attributed.node_op, NONE)
+    op = of_op[node]
+    cause = np.where(op == NONE, CODE[HOST], CODE[OP])
+    compiles = _outermost(attributed, is_compilation(attributed))[node]
+    cause[compiles != NONE] = CODE[COMPILING]
+    op = np.where((compiles != NONE) & (call == NONE), of_op[compiles], op)
+    systems = attributed.capture.system_calls["name"]
+    in_system = np.flatnonzero((system != NONE) & (call == NONE))
+    name = frames.codes(systems)[system[in_system]]
+    asks = np.array(
+        [TERMINAL.fullmatch(str(one)) is not None for one in systems.cat.categories], bool
+    )
+    cause[in_system] = np.where(asks[name], CODE[INPUT], CODE[SYSTEM])
+    callee = np.full(len(points), NONE)
+    callee[in_system] = len(_call_names(run).cat.categories) + name
+    in_call = np.flatnonzero(call != NONE)
+    cause[in_call] = _of_calls(run)[call[in_call]]
+    callee[in_call] = frames.codes(_call_names(run))[call[in_call]]
+    is_lock = np.zeros(len(run.graph), bool)
+    is_lock[run.releases.python] = True
+    cause[is_lock[run.hosts + points] & (call == NONE)] = CODE[LOCK]
+    loads = _outermost(attributed, is_data_loading(attributed))[node]
+    is_loading = ((loads != NONE) | _waits_for_data(run)[points]) & (cause > CODE[LOADING])
+    cause[is_loading] = CODE[LOADING]
+    op = np.where(is_loading, of_op[loads], op)
+    callee[~np.isin(cause, NAMED)] = NONE
+    return cause, op, callee, host.stack[points].astype(np.int64)
+
+
+def _call_names(run: Run) -> pd.Series:
+    return run.work.attributed.capture.launches["name"]
+
+
+def _of_calls(run: Run) -> Ints:
+    """Return the cause that each API call is."""
+    of_state = np.array([CODE[OF_CALL.get(state, CALLING)] for state in range(max(OF_CALL) + 1)])
+    result: Ints = of_state[call_states(run.work.attributed)]
+    return result
+
+
+def _waits_for_data(run: Run) -> Flags:
+    """Return whether each point of the host lies in a wait in no op that recurs between launches, and that nobody ends.
+
+    Such a wait is one for a loader in another process, but for one for requests.
+    """
+    host = run.host
+    names = run.work.attributed.capture.system_calls["name"]
+    waits = [WAITING.fullmatch(str(name)) is not None for name in names.cat.categories]
+    serves = [
+        any(kind.fullmatch(str(name)) for kind in (SERVING, LOCKING))
+        for name in names.cat.categories
+    ]
+    may = np.array([*(np.array(waits, bool) & ~np.array(serves, bool)), False], bool)
+    name = np.append(frames.codes(names), NONE)[host.system]
+    result: Flags = (
+        may[name] & (host.call == NONE) & (run.graph.cross[run.hosts :][: len(name)] == NONE)
+    )
+    result &= np.append(run.work.own_op, NONE)[host.node] == NONE
+    rows = np.flatnonzero(result)
+    stack = host.stack[rows].astype(np.int64)
+    site, _ = number_groups(stack, name[rows])
+    begun, ended = _issuing(run)
+    recurs = (host.time[rows] > begun[stack]) & (host.time[rows] < ended[stack])
+    result[rows] = (np.bincount(site, recurs) >= MIN_PACED)[site] if len(rows) else False
+    return result
+
+
+def _issuing(run: Run) -> tuple[Ints, Ints]:
+    """Return when each stack issued its first work and its last, -1 for none."""
+    work = run.work
+    calls = np.flatnonzero(work.issues)
+    stack, size = work.attributed.attribution.stack[calls], len(process_of_stacks(work))
+    time = work.call_start[calls]
+    return lowest(stack, time, size), highest(stack, time, size)
+
+
+def _outermost(attributed: AttributedCapture, has_flag: Flags) -> Ints:
+    """Return the outermost node at or around each whose op has the flag, else NONE; the last entry is for no node."""
+    nesting = attributed.attribution.nesting
+    return np.append(outermost_above(nesting.own_parent, has_flag[attributed.node_op]), NONE)
+
+
+def _first_gpu(run: Run) -> int:
+    """Return the place of the first GPU in `_callees`."""
+    capture = run.work.attributed.capture
+    return len(capture.launches["name"].cat.categories) + len(
+        capture.system_calls["name"].cat.categories
+    )
+
+
+def _callees(run: Run) -> list[str]:
+    """Return the names of API calls, of calls of the operating system, and of GPUs."""
+    capture = run.work.attributed.capture
+    tables = (capture.launches, capture.system_calls)
+    names = [str(name) for table in tables for name in table["name"].cat.categories]
+    return [*names, *Devices.of_report(run.work.attributed).names]
+
+
+# -- What was recorded beside calls and ranges
+
+
+def _with_code_between_polls(run: Run, pieces: _Pieces) -> _Pieces:
+    """Return pieces cut where the host runs between two of the calls by which it asks whether an event has come."""
+    work = run.work
+    polls, attributed = work.polls, work.attributed
+    is_poll = polls.inner.copy()
+    is_poll[polls.first] = True
+    calls = np.flatnonzero(is_poll)
+    calls = calls[order_by(attributed.attribution.stack[calls], work.call_start[calls])]
+    report = frames.ints(attributed.capture.launches, "report")[calls]
+    end = call_ends(attributed)[calls] + work.offset[report]
+    following = np.flatnonzero(polls.inner[calls])
+    if not len(following):
+        return pieces
+    timeline = Timeline.of(
+        attributed.attribution.stack[calls[following]],
+        end[following - 1],
+        work.call_start[calls[following]],
+        repeated(1, len(following)),
+    )
+    asks = np.isin(pieces.cause, (CODE[SYNC], CODE[CALLING])) & (pieces.stack != NONE)
+    cut = timeline.cut(*(getattr(pieces, c)[asks] for c in ("stack", "start", "end")))
+    inner = pieces.take(asks).cut(cut)
+    code = cut.state == 1
+    of_code = np.where(inner.op == NONE, CODE[HOST], CODE[OP])
+    inner = replace(
+        inner,
+        cause=np.where(code, of_code, inner.cause),
+        callee=np.where(code, NONE, inner.callee),
+    )
+    return _joined(pieces.take(~asks), inner)
+
+
+def _with_recorded(run: Run, pieces: _Pieces) -> _Pieces:
+    """Return pieces cut where waits for Python's lock and the profiler's own work were recorded on their thread."""
+    capture = run.work.attributed.capture
+    locks = capture.ranges[
+        is_of_lock(capture.ranges) & (capture.ranges["name"] == frames.WAITS_FOR_GIL).to_numpy()
+    ]
+    tables = {LOCK: locks, PROFILER: capture.overhead}
+    found: list[tuple[Ints, Ints, Ints, Ints]] = []
+    for cause, table in tables.items():
+        stack = stacks_of(run.work.attributed, table)
+        shift = run.work.offset[frames.ints(table, "report")]
+        start, end = (frames.ints(table, c) + shift for c in ("start", "end"))
+        kind = repeated(_state(CODE[cause]), len(table))
+        known = stack != NONE
+        found.append((stack[known], start[known], end[known], kind[known]))
+    timeline = Timeline.of(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    if not len(timeline.stack):
+        return pieces
+    on_host = pieces.stack != NONE
+    host = pieces.take(on_host)
+    cut = timeline.cut(host.stack, host.start, host.end)
+    host = host.cut(cut)
+    cause = _cause(cut.state)
+    counts = cause < host.cause
+    host = replace(
+        host, cause=np.where(counts, cause, host.cause), callee=np.where(counts, NONE, host.callee)
+    )
+    return _joined(pieces.take(~on_host), host)
+
+
+def _state(cause: Ints | int) -> Any:
+    """Return a cause as a state of a `Timeline`, in which the largest counts and 0 is none; `_cause` undoes it."""
+    return len(WORDS) - cause
+
+
+_cause = _state
+
+
+# -- Waits that say more than what they wait for
+
+
+def _with_telling_waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
+    """Return pieces with the cause of waits during which others work: for a loader, Python's lock, another rank."""
+    waits = _telling_waits(run, gaps, pieces)
+    if not len(waits.gap):
+        return pieces
+    waits = waits.take(order_by(waits.gap, waits.cause, waits.start))
+    timeline = Timeline.of(waits.gap, waits.start, waits.end, _state(waits.cause))
+    cut = timeline.cut(pieces.gap, pieces.start, pieces.end)
+    pieces, cause = pieces.cut(cut), _cause(cut.state)
+    rows = np.flatnonzero(cause < pieces.cause)
+    group, _ = number_groups(
+        np.concatenate((waits.gap, pieces.gap[rows])), np.concatenate((waits.cause, cause[rows]))
+    )
+    order = order_by(group[: len(waits.gap)], waits.start)
+    size = len(waits.gap)
+    place = search_groups(
+        group[:size][order], waits.start[order], group[size:], pieces.start[rows], side="right"
+    )
+    by = waits.take(order[place - 1])
+    for column in ("cause", "op", "callee", "stack"):
+        getattr(pieces, column)[rows] = getattr(by, column)
+    return pieces
+
+
+def _telling_waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
+    """Return the time of such waits up to what ended them; a wait for another process is one for a late rank."""
+    graph = run.with_locks
+    rows = np.flatnonzero((pieces.stack != NONE) & graph.by_cross[pieces.point])
+    rows = rows[graph.chained[pieces.point[rows]]]
+    found = pieces.take(rows)
+    other = graph.cross[found.point]
+    process = np.append(process_of_stacks(run.work), NONE)
+    by = np.append(run.host.stack, NONE)[np.where(other < run.hosts, NONE, other - run.hosts)]
+    launched = run.work.launch[run.work.launch != NONE]
+    has_work = np.isin(process, process[run.work.attributed.attribution.stack[launched]])
+    is_late = (by != NONE) & (process[by] != process[found.stack]) & has_work[by]
+    pieces.cause[rows[is_late]] = found.cause[is_late] = CODE[LATE_RANK]
+    pieces.callee[rows[is_late]] = found.callee[is_late] = NONE
+    start = np.maximum(graph.time[found.point - 1], gaps.start[found.gap])
+    found = replace(found, start=start, end=graph.time[other])
+    return found.take((found.cause <= TELLING) & (found.end > found.start))
+
+
+def _joined(*parts: _Pieces) -> _Pieces:
+    """Return the pieces of all parts that last."""
+    names = [field.name for field in fields(_Pieces)]
+    pieces = _Pieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return pieces.take(pieces.end > pieces.start)
+
+
+def _offset_of_stacks(run: Run) -> Ints:
+    """Return what is added to the times of each stack of the nesting; the last entry is for none."""
+    attribution, capture = run.work.attributed.attribution, run.work.attributed.capture
+    nesting = attribution.nesting
+    offset = np.zeros(len(process_of_stacks(run.work)) + 1, np.int64)
+    offset[attribution.stack] = run.work.offset[frames.ints(capture.launches, "report")]
+    offset[nesting.stack] = run.work.offset[frames.ints(capture.ranges, "report")[nesting.range]]
+    return offset

@@ -25,8 +25,9 @@ every GPU did, why it was idle, and what each remedy saves.
 
 The modules from the bottom up: `chance` (random numbers by identity), `engine` (the clock), `device` (GPUs), `host`
 (threads), `calls` (the CUDA API), `machine`; `plan`, `loading`, `ranks`, `training` and others (programs), `fragments`
-and `troubles` (what spoils them), `programs`; `span`, `causes`, `truth`; `export`, `degraded`; `answers` (what the
-product says), `matching` (which trouble it is about), `measure`, `tables`: `python -m tests.simulated` makes these.
+and `troubles` (what spoils them), `further` (kinds of trouble that are measured apart), `programs`; `span`, `causes`,
+`truth`; `export`, `degraded`; `answers` (what the product says), `matching` (which trouble it is about), `measure`,
+`tables`: `python -m tests.simulated` makes these.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from simulated.degraded import DEGRADED
+from simulated.further import FURTHER
 from simulated.measure import BINDING, GOALS, WHOLE, Measured, failed, measure_all, share
 from simulated.tables import into_page, shown, tables
 from simulated.troubles import KINDS
@@ -27,7 +28,10 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=_seeds, default=range(200), metavar="FIRST:END")
     parser.add_argument(
-        "--kind", choices=KINDS, default="", help="programs with this trouble alone"
+        "--kind", choices=KINDS | FURTHER, default="", help="programs with this trouble alone"
+    )
+    parser.add_argument(
+        "--further", action="store_true", help="programs with further kinds of trouble instead"
     )
     parser.add_argument("--degraded", action="store_true", help="degraded evidence, too")
     parser.add_argument("--show", action="store_true", help="the programs that fail")
@@ -35,10 +39,19 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"the tables into docs/{PAGE.name}")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
+    if given.further and given.write:
+        parser.error("--write is for programs without --further")
     evidence = list(DEGRADED) if given.degraded else [WHOLE]
     measured: list[Measured] = []
     began = time.monotonic()
-    for one in measure_all(given.seeds, evidence, kind=given.kind, processes=given.processes):
+    those = measure_all(
+        given.seeds,
+        evidence,
+        kind=given.kind,
+        further=given.further,
+        processes=given.processes,
+    )
+    for one in those:
         measured.append(one)
         if given.show and (given.only in failed(one) if given.only else failed(one)):
             print("\n".join(shown(one)), flush=True)

@@ -2,7 +2,7 @@
 
 A fragment gets the rank, its numbers (as `Plan.extra` has them) and the number of the step or of the op. Its name is
 the key in `Plan.extra`. The places: ``begin`` (before everything), ``threads`` (where threads are made), ``first step``, ``before
-step``, ``after forward op``, ``after forward``, ``in step`` (at its end), ``between steps``, ``end`` (behind the last step).
+step``, ``after input``, ``after forward op``, ``after forward``, ``before optimizer``, ``in step`` (at its end), ``between steps``, ``end`` (behind the last step).
 """
 
 from __future__ import annotations

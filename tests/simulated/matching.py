@@ -22,15 +22,20 @@ NUMBER = re.compile(r"\b(?:GPU|rank) (\d+)")
 NO_OP = "(no op)"
 # The work of the calls that a trouble is about, where a finding names that instead.
 TO_DEVICE, TO_HOST = "[CUDA memcpy Host-to-Device]", "[CUDA memcpy Device-to-Host]"
-WORK = {
-    "blocking_copies": TO_DEVICE,
-    "pageable_copies": TO_DEVICE,
-    "small_copies": TO_DEVICE,
-    "value_each_step": TO_HOST,
-    "needed_sync": TO_HOST,
-    "checkpoint": TO_HOST,
-    "pipeline_bubble": "[CUDA memcpy Peer-to-Peer]",
-    "default_stream": "[CUDA memset]",
+FILL = "[CUDA memset]"
+WORK: dict[str, tuple[str, ...]] = {
+    "blocking_copies": (TO_DEVICE,),
+    "pageable_copies": (TO_DEVICE,),
+    "small_copies": (TO_DEVICE,),
+    "value_each_step": (TO_HOST,),
+    "needed_sync": (TO_HOST,),
+    "checkpoint": (TO_HOST,),
+    "pipeline_bubble": ("[CUDA memcpy Peer-to-Peer]",),
+    "default_stream": (FILL,),
+    "copies_in_order": (TO_DEVICE,),
+    "needless_fills": (FILL,),
+    "norms_read_back": (TO_HOST,),
+    "op_on_host": (TO_HOST, TO_DEVICE),
 }
 # What findings are called that are about no name.
 LATE = ("rank", "straggler", "uneven", "balance", "share", "other-process")
@@ -74,7 +79,7 @@ def shared(found: Found, trouble: TroubleTruth, ordinary: Ordinary) -> int:
     if about.gpus:  # what every GPU runs says nothing of one
         kernels -= ordinary.kernels
     telling = len(names & (ops | kernels))
-    calls = {bare(name) for name in (*about.calls, *about.os_calls)} | {WORK.get(trouble.name)}
+    calls = {bare(name) for name in (*about.calls, *about.os_calls)} | {*WORK.get(trouble.name, ())}
     is_elsewhere = bool(ops and names & ordinary.ops and not names & ops)
     is_paid_alike = found.once == about.once
     common = len(names & calls) if is_paid_alike and not is_elsewhere else 0

@@ -16,7 +16,7 @@ from simulated.causes import Piece
 from simulated.degraded import degraded_rows, known_span, known_states
 from simulated.host import Cause
 from simulated.matching import Ordinary, about_which, bare
-from simulated.programs import draw
+from simulated.programs import draw, draw_further
 from simulated.troubles import About
 from simulated.truth import TroubleTruth, Truth
 
@@ -187,19 +187,31 @@ def failed(one: Measured) -> list[str]:
 
 
 def measure_all(
-    seeds: Iterable[int], evidence: Sequence[str] = (WHOLE,), *, kind: str = "", processes: int = 2
+    seeds: Iterable[int],
+    evidence: Sequence[str] = (WHOLE,),
+    *,
+    kind: str = "",
+    further: bool = False,
+    processes: int = 2,
 ) -> Iterator[Measured]:
-    """Measure the programs of seeds, those with one kind of trouble if it is given; in order of seeds."""
-    chosen = [seed for seed in seeds if not kind or kind in draw(seed).names]
+    """Measure the programs of seeds, those with one kind of trouble if it is given; in order of seeds.
+
+    ``further``: the programs with further kinds of trouble instead.
+    """
+    drawn = draw_further if further else draw
+    chosen = [seed for seed in seeds if not kind or kind in drawn(seed).names]
+    measured = partial(measure_seed, evidence=evidence, further=further)
     # New processes: a copy of one with threads is not safe.
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for those in pool.imap(partial(measure_seed, evidence=evidence), chosen):
+        for those in pool.imap(measured, chosen):
             yield from those
 
 
-def measure_seed(seed: int, evidence: Sequence[str] = (WHOLE,)) -> list[Measured]:
+def measure_seed(
+    seed: int, evidence: Sequence[str] = (WHOLE,), *, further: bool = False
+) -> list[Measured]:
     """Measure the program of a seed, by each kind of evidence."""
-    truth = Truth.of(draw(seed))
+    truth = Truth.of(draw_further(seed) if further else draw(seed))
     with TemporaryDirectory() as folder:
         return [_asked(truth, kind, Path(folder, f"{kind}.sqlite")) for kind in evidence]
 

@@ -8,14 +8,16 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from simulated.calls import Costs
+from simulated.further import FURTHER, FURTHER_EXCLUSIVE
 from simulated.machine import Machine
 from simulated.plan import Plan
 from simulated.ranks import Rank, World
 from simulated.solving import MultiRank, PipelineRank, ServingRank, SolverRank
 from simulated.training import TrainingRank
-from simulated.troubles import EXCLUSIVE, KINDS, Trouble
+from simulated.troubles import EXCLUSIVE, KINDS, Kind, Trouble
 
 HEALTHY_SHARE = 0.15
+MIXED_SHARE = 0.5  # of programs with a further kind: with a known one, too
 BASES: dict[str, Callable[..., Rank]] = {
     "training": TrainingRank,
     "solver": SolverRank,
@@ -62,18 +64,38 @@ def draw(seed: int) -> Program:
     chance = random.Random(f"program {seed}")
     plan = Plan.draw(seed)
     count = 0 if chance.random() < HEALTHY_SHARE else chance.choice((1, 1, 2, 3))
-    fitting = [kind for kind in KINDS.values() if kind.fits(plan)]
-    fitting.sort(key=lambda kind: chance.expovariate(kind.weight))
     names: list[str] = []
-    for kind in fitting:
+    _add(names, count, _in_turn(KINDS, plan, chance))
+    return program(seed, plan, *names)
+
+
+def draw_further(seed: int) -> Program:
+    """Return another program of a seed: with one further kind of trouble and at most one known one, or healthy."""
+    chance = random.Random(f"further {seed}")
+    plan, names = Plan.draw(seed), list[str]()
+    if chance.random() >= HEALTHY_SHARE:
+        _add(names, 1, _in_turn(FURTHER, plan, chance))
+        if chance.random() < MIXED_SHARE:
+            _add(names, 2, _in_turn(KINDS, plan, chance))
+    return program(seed, plan, *names)
+
+
+def _in_turn(kinds: dict[str, Kind], plan: Plan, chance: random.Random) -> list[Kind]:
+    """Return the kinds that fit a plan, in an order by chance."""
+    fitting = [kind for kind in kinds.values() if kind.fits(plan)]
+    return sorted(fitting, key=lambda kind: chance.expovariate(kind.weight))
+
+
+def _add(names: list[str], count: int, kinds: list[Kind]) -> None:
+    """Add the first kinds that go together, until there are so many names."""
+    for kind in kinds:
         if len(names) < count and not _excluded(kind.name, names):
             names.append(kind.name)
-    return program(seed, plan, *names)
 
 
 def _excluded(name: str, names: list[str]) -> bool:
     """Return whether a kind changes what one of these does."""
-    return any(name in group and group & set(names) for group in EXCLUSIVE)
+    return any(name in group and group & set(names) for group in (*EXCLUSIVE, *FURTHER_EXCLUSIVE))
 
 
 def program(seed: int, plan: Plan, *names: str) -> Program:
@@ -81,7 +103,8 @@ def program(seed: int, plan: Plan, *names: str) -> Program:
     troubles = []
     for name in names:
         chance = random.Random(f"trouble {seed} {name}")
-        troubles.append(Trouble(KINDS[name], KINDS[name].draw(plan, chance)))
+        kind = (KINDS | FURTHER)[name]
+        troubles.append(Trouble(kind, kind.draw(plan, chance)))
     return Program(seed, plan, tuple(troubles))
 
 

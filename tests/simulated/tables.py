@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median, quantiles
 
 from simulated.answers import Found
+from simulated.further import FURTHER
 from simulated.host import Cause
 from simulated.measure import (
     AS_GOOD,
@@ -49,7 +51,10 @@ def tables(measured: Sequence[Measured]) -> list[str]:
     lines = []
     if whole:
         lines += _section(f"All {len(whole)} programs", respects(whole), _about_errors(whole))
-        lines += _section("By kind of trouble", kinds(whole))
+        if any(_is_further(trouble) for one in whole for trouble in one.troubles):
+            lines += _section("Troubles of further kinds alone", further(whole))
+            lines += _section("By further kind of trouble", kinds(whole, _is_further))
+        lines += _section("By kind of trouble", kinds(whole, lambda t: not _is_further(t)))
         lines += _section("Kinds that must not be found", healthy_kinds(whole))
         lines += _section("Idle time by true cause", causes(whole), _about_causes(whole))
         lines += _section("Findings about no trouble", strangers(whole))
@@ -110,11 +115,30 @@ def _is_worth(one: Measured, trouble: Judged) -> bool:
     return trouble.saving_ns >= WORTH * one.length_ns
 
 
-def kinds(those: Sequence[Measured]) -> list[str]:
-    """How each kind of trouble fares, the kind with fewest right estimates first."""
+def _is_further(trouble: Judged) -> bool:
+    return trouble.name in FURTHER
+
+
+def further(those: Sequence[Measured]) -> list[str]:
+    """How troubles of further kinds fare; ``first`` counts where one of these costs most."""
+    alone = [replace(one, troubles=tuple(filter(_is_further, one.troubles))) for one in those]
+    worst = [
+        one
+        for one, its in zip(those, alone, strict=True)
+        if its.real and its.best_ns == one.best_ns
+    ]
+    rows = []
+    for name, some in (("savings", alone), ("first", worst), ("found", alone)):
+        held = cases(name, some)
+        rows.append((TEXTS[name], len(held), percent(sum(held), len(held)), f"{GOALS[name]:.0%}"))
+    return table(("what should hold", "cases", "holds", "goal"), rows)
+
+
+def kinds(those: Sequence[Measured], which: Callable[[Judged], bool]) -> list[str]:
+    """How some kinds of trouble fare, the kind with fewest right estimates first."""
     by_kind: dict[str, list[tuple[Measured, Judged]]] = defaultdict(list)
     for one in those:
-        for trouble in one.real:
+        for trouble in filter(which, one.real):
             by_kind[trouble.name].append((one, trouble))
     rows = sorted(map(_kind, by_kind.items()))
     head = (

@@ -34,6 +34,7 @@ class TrainingRank(Rank):
         if self.loader:
             yield from self.loader.next(thread, number - 1)
         yield from self.copy_input()
+        yield from self.hook("after input", number)
         if self.plan.graph:
             yield from self.replay()
             yield from self.hook("after forward", number)
@@ -45,6 +46,7 @@ class TrainingRank(Rank):
         yield from self.hook("after forward", number)
         with thread.range("backward"):
             yield from self._backward_pass(number)
+        yield from self.hook("before optimizer", number)
         with thread.range("Optimizer.step#Adam.step" if self.plan.pytorch else "optimizer"):
             yield from self.ops(self.plan.optimizer, self.cuda, "optimizer", hooks=False)
         yield from self.hook("in step", number)
@@ -88,18 +90,18 @@ class TrainingRank(Rank):
             yield from self.ops(plan.backward, cuda, "backward", hooks=False)
             return
         first = 0
-        for bucket, ops in enumerate(_split(plan.backward, buckets)):
+        for bucket, ops in enumerate(split(plan.backward, buckets)):
             yield from self.ops(ops, cuda, "backward", first=first, hooks=False)
             first += len(ops)
             if plan.overlap:
-                yield from self._reduce(number, bucket, cuda)
+                yield from self.reduce(number, bucket, cuda)
         if plan.overlap:
             yield from self.order(self.side, self.stream, cuda)
         else:
             for bucket in range(buckets):
                 yield from self._all_reduce(number, bucket, cuda)
 
-    def _reduce(self, number: int, bucket: int, cuda: Cuda) -> Steps:
+    def reduce(self, number: int, bucket: int, cuda: Cuda) -> Steps:
         """Reduce a bucket of gradients in the side stream, once they are there."""
         yield from self.order(self.stream, self.side, cuda)
         yield from self._all_reduce(number, bucket, cuda)
@@ -113,7 +115,7 @@ class TrainingRank(Rank):
             yield from cuda.launch(stream, ALL_REDUCE, ns, collective=collective)
 
 
-def _split(ops: list[Op], parts: int) -> list[list[Op]]:
+def split(ops: list[Op], parts: int) -> list[list[Op]]:
     """Return consecutive parts of about equal length."""
     edges = [len(ops) * part // parts for part in range(parts + 1)]
     return [ops[first:last] for first, last in itertools.pairwise(edges)]

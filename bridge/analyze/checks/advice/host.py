@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,8 @@ from bridge.analyze.core.kinds import (
     is_data_loading,
 )
 from bridge.analyze.run import interventions
-from bridge.analyze.run.critical.releases import SERVING, WAITING
+from bridge.analyze.run.causes.operating_system import meetings
+from bridge.analyze.run.critical.releases import SERVING, WAITING, process_of_stacks
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
 from bridge.importers import frames
@@ -43,15 +44,14 @@ MIN_REPEATED, ALIKE = (
 ALLOCATING = re.compile(
     r"cu(?:da)?(?:Mem)?(?:Alloc|Free|Malloc|HostAlloc|FreeHost|MallocHost|AllocHost|HostRegister|HostUnregister)\w*"
 )
-INPUT = re.compile(r"f?getc(?:har)?|getline|f?gets|readline|scanf")
 DRIVER = re.compile(
     r"ioctl|m(?:un|re)?map\w*|mprotect|madvise|s?brk|fork|v?fork|clone\d?|exec\w+|pthread_create"
 )
 SINGLE_PROCESS = re.compile(r".*SingleProcess.*")
 WORKERS = re.compile(r".*MultiProcessing.*")  # a loader that waits for its workers
-MEMORY, OP, CUDA, OS, CODE = range(
-    5
-)  # what a group is called by: memory, its op, or in no op its call, or neither
+# What a group is called by: Python's lock, memory, its op, or in no op its call, or neither.
+LOCK, MEMORY, OP, CUDA, OS, CODE = range(6)
+LOCK_NAME = "Python's lock"
 MEMORY_NAMES = ("memory of the device", "pinned memory")
 PINNED_MEMORY = re.compile(r"cu\w*Host\w*")
 MIN_COST = 0.3  # of the time of an op on its thread; copies and waits of such ops belong to them
@@ -128,14 +128,16 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
     )
     allocates = np.append(calls_matching(attributed, ALLOCATING), False)[call]
     pinned = np.append(calls_matching(attributed, PINNED_MEMORY), False)[call].astype(np.int64)
+    is_lock = np.isin(points, run.releases.python)
     names = (
+        np.zeros(len(points), np.int64),
         pinned,
         op,
         np.append(frames.codes(launches), NONE)[call],
         np.append(frames.codes(systems), NONE)[system],
     )
-    tests = [allocates, op != NONE, call != NONE, system != NONE]
-    by = np.select(tests, [MEMORY, OP, CUDA, OS], CODE)
+    tests = [is_lock, allocates, op != NONE, call != NONE, system != NONE]
+    by = np.select(tests, [LOCK, MEMORY, OP, CUDA, OS], CODE)
     return by, np.select(tests, names, NONE)
 
 
@@ -280,6 +282,8 @@ def group_name(evidence: Evidence, group: int) -> str:
     """Return what a group of host time is called."""
     groups, capture = evidence.shared(HostGroups.of), evidence.capture
     kind, name = int(groups.kind[group]), int(groups.name[group])
+    if kind == LOCK:
+        return LOCK_NAME
     if kind == MEMORY:
         return MEMORY_NAMES[name]
     if kind == OP:
@@ -364,6 +368,10 @@ def _allocates(_evidence: Evidence, groups: HostGroups, group: int) -> bool:
     return bool(groups.kind[group] == MEMORY)
 
 
+def _is_locked(_evidence: Evidence, groups: HostGroups, group: int) -> bool:
+    return bool(groups.kind[group] == LOCK)
+
+
 def _is_served(evidence: Evidence, groups: HostGroups, group: int) -> bool:
     """Return whether a group waits for requests."""
     return bool(groups.kind[group] == OS and SERVING.fullmatch(group_name(evidence, group)))
@@ -372,7 +380,7 @@ def _is_served(evidence: Evidence, groups: HostGroups, group: int) -> bool:
 def _is_other(evidence: Evidence, groups: HostGroups, group: int) -> bool:
     return not any(
         test(evidence, groups, group)
-        for test in (_is_loading, _is_compiling, _allocates, _is_served)
+        for test in (_is_locked, _is_loading, _is_compiling, _allocates, _is_served)
     )
 
 
@@ -421,6 +429,33 @@ def compiles(evidence: Evidence) -> Iterator[Finding]:
 def allocates(evidence: Evidence) -> Iterator[Finding]:
     """Yield allocations and releases of memory within iterations."""
     yield from _findings(evidence, lambda groups, group: _allocates(evidence, groups, group))
+
+
+def waits_for_lock(evidence: Evidence) -> Iterator[Finding]:
+    """Yield waits for Python's lock within iterations, with what other threads of the process run meanwhile."""
+    for finding in _findings(evidence, lambda groups, group: _is_locked(evidence, groups, group)):
+        yield replace(finding, figures={**finding.figures, "holder": _holder(evidence)})
+
+
+def _holder(evidence: Evidence) -> str:
+    """Return the op that other threads run for most of the time of waits for Python's lock, or a name for other code."""
+    run = evidence.run
+    waits, lasting = run.releases.python, run.lasting_on_host
+    here = lasting - run.hosts
+    runs = (run.host.call[here] == NONE) & (run.host.system[here] == NONE)
+    runs &= ~np.isin(run.host.stack[here], run.host.stack[waits - run.hosts])
+    process, time = process_of_stacks(run.work), run.graph.time
+
+    def spans(points: Ints) -> tuple[Ints, Ints, Ints]:
+        home = process[run.host.stack[points - run.hosts]]
+        return home, time[points] - run.graph.delay[points], time[points]
+
+    code = lasting[runs]
+    found = meetings(*spans(waits), spans(code))
+    names = [*folded_ops(evidence.attributed.ops), "code in no op"]
+    op = np.append(evidence.own_op, NONE)[run.host.node[code - run.hosts]] % len(names)
+    total = sums(op[found.event], found.time, len(names))
+    return str(names[int(np.argmax(total))]) if total.any() else "code that was not recorded"
 
 
 def works(evidence: Evidence) -> Iterator[Finding]:
@@ -516,6 +551,17 @@ RULES = (
         source=NSIGHT_BRIDGE,
         needs=("work", "calls", "graph"),
         find=allocates,
+    ),
+    Check(
+        name="python-lock",
+        title="The run waits for Python's lock",
+        when="waits for the global interpreter lock are on the critical path of iterations",
+        text="the run waits for Python's lock for {path_ns}, {path_share} of it; meanwhile other threads run {holder}",
+        remedy="run the other threads' code in a process of its own, or in calls that release the lock",
+        estimate="the run without these waits",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "graph"),
+        find=waits_for_lock,
     ),
     Check(
         name="host-bound",

@@ -258,14 +258,14 @@ def _found(run: Run, gaps: Gaps) -> _Pieces:
 
 
 def _before_unknown_work(run: Run, pieces: _Pieces) -> _Pieces:
-    """Return pieces, those unknown from which the walk comes to work of a process whose host was not recorded."""
+    """Return pieces, unknown where the walk comes to work of which nobody knows what it waited for."""
     place = np.append(run.device.activity, NONE)[
         np.where((pieces.point == NONE) | (pieces.point >= run.hosts), NONE, pieces.point)
     ]
-    is_foreign = _is_foreign(run)[place]
+    ends = np.flatnonzero(_is_foreign(run)[place] | (pieces.cause == CODE[UNKNOWN]))
     until = highest(
-        pieces.gap[is_foreign],
-        pieces.end[is_foreign],
+        pieces.gap[ends],
+        pieces.end[ends],
         int(pieces.gap.max(initial=NONE)) + 1,
         empty=int(NEVER),
     )

@@ -88,15 +88,16 @@ def time_both(pair: Pair, repeats: int) -> None:
     print(json.dumps({"times": times, "results": results}))
 
 
-def run_once(pair: Pair) -> None:
-    """Run the program with the trouble in a session: the capture has nothing else."""
+def run_once(pair: Pair, report: Path | None) -> None:
+    """Run the program with the trouble in a session, so that a capture has nothing else: that of nsys, or the session's own."""
     import bridge
 
     gpu = warm_gpu()
     program = pair.trouble(gpu)
     next(program)
     gpu.wait()
-    with bridge.profile(capture="cudaProfilerApi"):
+    how = {"device": "cupti", "path": report} if report else {"capture": "cudaProfilerApi"}
+    with bridge.profile(**how):
         next(program)
         with bridge.nvtx_op("end"):
             gpu.wait()
@@ -115,6 +116,7 @@ class Row:
     with_ns: int = -1
     without_ns: int = -1
     spread_ns: int = 0  # between the fastest and the slowest run of either program
+    captured_ns: int = -1  # the run in the report
     first_rule: str = ""  # of all advice
     rule: str = ""  # the first that would be right
     estimate_ns: int = -1
@@ -186,9 +188,11 @@ def captured(pair: Pair, options: argparse.Namespace) -> Path:
     """Run the program with the trouble under the tool; return the report."""
     path = options.out / f"{pair.name}.sqlite"
     once = ("-m", ME, str(options.out), "--once", pair.name)
+    path.unlink(missing_ok=True)
     if options.tool == "cupti":
-        run = (sys.executable, "-m", "bridge", "run", "--tool", "cupti", "--no-import", "--force")
-        output_of(*run, "-o", path.with_suffix(""), *once)
+        output_of(sys.executable, *once, "--report", path)
+        if not path.exists():
+            raise Failed("the session left no report")
         return path
     made = path.with_suffix(".nsys-rep")
     record = (options.nsys, "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none")
@@ -244,30 +248,32 @@ def advised(row: Row, report: Path | None) -> None:
         return
     command = (sys.executable, "-m", "bridge", "advise", report, "--format", "json", "--rows", "0")
     try:
-        row.judge(json.loads(output_of(*command))["advice"])
+        said = json.loads(output_of(*command))
+        row.captured_ns = said["wall_ns"]
+        row.judge(said["advice"])
     except (Failed, ValueError) as problem:
         row.problem = str(problem)
 
 
 def table(rows: list[Row]) -> list[str]:
     """Return a line per pair, and what they say together."""
-    head = ("pair", "on", "with", "without", "saves", "spread", "estimate", "at most", "first rule", "right rule", "within")
+    head = ("pair", "on", "with", "without", "saves", "spread", "captured", "estimate", "at most", "first rule", "right rule", "within")
     lines = [
         [
             row.name, row.on, *(_ms(ns) for ns in (row.with_ns, row.without_ns, row.saving_ns, row.spread_ns)),
-            _ms(row.estimate_ns), _ms(row.ceiling_ns), row.first_rule or "none", row.rule or "none",
+            _ms(row.captured_ns), _ms(row.estimate_ns), _ms(row.ceiling_ns), row.first_rule or "none", row.rule or "none",
             row.problem or ("yes" if row.within else "no"),
-        ] if row.with_ns >= 0 else [row.name, row.on, *[""] * 8, row.problem]
+        ] if row.with_ns >= 0 else [row.name, row.on, *[""] * 9, row.problem]
         for row in rows
     ]  # fmt: skip
-    widths = [max(len(line[column]) for line in [list(head), *lines]) for column in range(10)]
+    widths = [max(len(line[column]) for line in [list(head), *lines]) for column in range(11)]
     texts = []
     for line in (head, *lines):
         cells = [
-            text.rjust(width) if 2 <= column < 8 else text.ljust(width)
+            text.rjust(width) if 2 <= column < 9 else text.ljust(width)
             for column, (text, width) in enumerate(zip(line, widths, strict=False))
         ]
-        texts.append("  ".join([*cells, line[10]]).rstrip())
+        texts.append("  ".join([*cells, line[11]]).rstrip())
     good = [row for row in rows if not row.problem]
     sums = (
         f"{len(good)} of {len(rows)} pairs ran; {sum(row.within for row in good)} estimates within"
@@ -290,7 +296,7 @@ def main() -> int:
         if options.time:
             time_both(pair, options.repeats)
         else:
-            run_once(pair)
+            run_once(pair, options.report)
         return 0
     began = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -325,6 +331,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--stand-in", action="store_true", help="the driver is the stand-in")
     parser.add_argument("--time", help=argparse.SUPPRESS)
     parser.add_argument("--once", help=argparse.SUPPRESS)
+    parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

@@ -13,6 +13,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-for folder in (HERE.parents[1], HERE.parent):  # of cuda_stand_in and simulated; of program and remedies
+for folder in (
+    HERE.parents[1],
+    HERE.parent,
+):  # of cuda_stand_in and simulated; of program and remedies
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

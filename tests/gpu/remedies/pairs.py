@@ -102,8 +102,9 @@ def pinned(size: int) -> int:
     return int(ask(driver.cuMemAllocHost(size)))
 
 
-def first_byte(place: Any) -> int:
-    """Read back a byte of the device."""
+def first_byte(gpu: Gpu, place: Any) -> int:
+    """Read back a byte of the device, after all work."""
+    gpu.wait()
     byte = ctypes.c_uint8()
     ask(driver.cuMemcpyDtoH(ctypes.addressof(byte), place, 1))
     return byte.value
@@ -210,7 +211,7 @@ def copying(gpu: Gpu, *, is_pinned: bool) -> Program:
         with nvtx_op("copy"):
             ask(driver.cuMemcpyHtoDAsync(target, source, size, gpu.a))
         forward(gpu, 2)
-    yield first_byte(target)
+    yield first_byte(gpu, target)
     ask(driver.cuMemFree(target))
     if is_pinned:
         ask(driver.cuMemFreeHost(source))
@@ -237,7 +238,7 @@ def copying_blocked(gpu: Gpu, *, blocks: bool) -> Program:
         forward(gpu, stream=LEGACY)
         if not blocks:
             ask(driver.cuEventRecord(used[which], LEGACY))
-    yield [first_byte(target) for target in targets]
+    yield [first_byte(gpu, target) for target in targets]
     for target in targets:
         ask(driver.cuMemFree(target))
     ask(driver.cuMemFreeHost(source))
@@ -255,7 +256,7 @@ def copying_in_pieces(gpu: Gpu, *, pieces: int) -> Program:
                 at = piece * size
                 ask(driver.cuMemcpyHtoDAsync(int(target) + at, source + at, size, gpu.a))
         forward(gpu, 2, 200 * US)
-    yield first_byte(int(target) + BYTES - 1)
+    yield first_byte(gpu, int(target) + BYTES - 1)
     ask(driver.cuMemFree(target))
     ask(driver.cuMemFreeHost(source))
 
@@ -451,7 +452,10 @@ def checkpoints(gpu: Gpu, *, in_thread: bool) -> Program:
 
 
 def python_lock(gpu: Gpu, *, in_thread: bool) -> Program:
-    """Have Python code run beside the launches: in a thread, which holds Python's lock, or in a process."""
+    """Have Python code run beside the launches, in a thread, which holds Python's lock, or in a process.
+
+    The program needs its waits for the GPU in both; in each the thread takes the lock.
+    """
     ended, child = threading.Event(), None
 
     def spin() -> None:
@@ -467,6 +471,8 @@ def python_lock(gpu: Gpu, *, in_thread: bool) -> Program:
         yield
         for _ in steps(15):
             forward(gpu, ns=250 * US)
+            with nvtx_op("wait"):
+                gpu.wait(gpu.a)
         yield
     finally:
         ended.set()
@@ -526,7 +532,10 @@ PAIRS = (
         libraries, "first-calls", {"is_ready": False}, {"is_ready": True}, "paid-once", "recompilation",
         simulated="first_calls",
     ),
-    of(checkpoints, "checkpoints", {"in_thread": False}, {"in_thread": True}, "host-bound"),
+    of(
+        checkpoints, "checkpoints", {"in_thread": False}, {"in_thread": True}, "host-bound",
+        simulated="checkpoint",
+    ),
     of(python_lock, "python-lock", {"in_thread": True}, {"in_thread": False}, "host-bound", "launch-bound"),
     of(logging, "logging", {"every": 1}, {"every": 10}, "host-bound"),
 )  # fmt: skip

@@ -533,7 +533,7 @@ PAIRS = (
         simulated="first_calls",
     ),
     of(
-        checkpoints, "checkpoints", {"in_thread": False}, {"in_thread": True}, "host-bound",
+        checkpoints, "checkpoints", {"in_thread": False}, {"in_thread": True}, "host-bound", "pageable-memcpys",
         simulated="checkpoint",
     ),
     of(python_lock, "python-lock", {"in_thread": True}, {"in_thread": False}, "host-bound", "launch-bound"),

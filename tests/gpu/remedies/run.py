@@ -225,6 +225,7 @@ def simulated(pair: Pair, row: Row, folder: Path) -> Path:
     )
     truth = Truth.of(program(seed, plan, pair.simulated))
     row.on = f"simulator {seed}"
+    row.spread_ns = 0
     row.with_ns = truth.length_ns
     row.without_ns = truth.troubles[0].remedied_length_ns
     return write(truth.result, folder / f"{pair.name}.sqlite")[0]

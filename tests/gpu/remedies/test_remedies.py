@@ -9,16 +9,17 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 from cuda_stand_in import StandIn
-from remedies import run
-from remedies.pairs import PAIRS, of, waiting
-from remedies.run import Failed, Row
 from simulated import KINDS
 
 from bridge.analyze.checks.advice import RULES
+from remedies import run
+from remedies.pairs import PAIRS, of, waiting
+from remedies.run import Failed, Row
 
 MS = 1_000_000
 ME = ("-m", "tests.gpu.remedies.run")
@@ -42,7 +43,8 @@ def test_there_are_twenty_pairs_with_known_rules_and_kinds():
     assert {pair.simulated for pair in PAIRS} - {""} <= {*KINDS}
     for pair in PAIRS:
         trouble, remedied = pair.trouble, pair.remedied
-        assert trouble.func is remedied.func and trouble.keywords != remedied.keywords, pair.name
+        assert trouble.func is remedied.func, pair.name
+        assert trouble.keywords != remedied.keywords, pair.name
 
 
 def test_the_readme_says_of_each_pair_where_it_runs():
@@ -84,13 +86,17 @@ def test_every_pair_runs_and_is_in_the_table(ran, rows):
 
 
 @pytest.mark.slow
-@pytest.mark.racy("another program may keep the host busy in one of three runs and not in the next")
 @pytest.mark.parametrize("name", NAMES)
-def test_the_trouble_costs_time(name, rows):
-    pair = next(pair for pair in PAIRS if pair.name == name)
-    assert rows[name]["on"].startswith("simulator" if pair.simulated else "stand-in")
-    assert rows[name]["saving_ns"] == rows[name]["with_ns"] - rows[name]["without_ns"] > 0
-    assert rows[name]["captured_ns"] > 0
+def test_the_trouble_costs_time(name, rows, stand_in, tmp_path):
+    """Another program may keep the host busy: a pair of the stand-in is then timed once more."""
+    pair, one = next(pair for pair in PAIRS if pair.name == name), rows[name]
+    assert one["on"].startswith("simulator" if pair.simulated else "stand-in")
+    assert one["captured_ns"] > 0
+    assert one["saving_ns"] == one["with_ns"] - one["without_ns"]
+    if one["saving_ns"] <= 0 and not pair.simulated:
+        said = json.loads(stand_in.run(tmp_path, *ME, "out", "--time", name).stdout)["times"]
+        one["saving_ns"] = median(said["trouble"]) - median(said["remedied"])
+    assert one["saving_ns"] > 0
 
 
 @pytest.mark.slow
@@ -147,7 +153,8 @@ else:
     said = stand_in.run(tmp_path, *ME, "out", *words).stdout.splitlines()
     assert said[2].startswith("PASS 1 of 1 pairs ran")
     (read,) = json.loads((tmp_path / "out" / "remedies.json").read_text(encoding="utf-8"))
-    assert read["rule"] == "synchronization" and read["estimate_ns"] > 0
+    assert read["rule"] == "synchronization"
+    assert read["estimate_ns"] > 0
 
 
 # -- What is compared
@@ -184,7 +191,9 @@ def test_the_first_advice_that_is_right_is_held_against_the_saving():
         advice("host-bound", 50 * MS, 60 * MS),
     ])  # fmt: skip
     assert (one.first_rule, one.rule, one.estimate_ns) == ("kernel-hotspot", "host-bound", 21 * MS)
-    assert one.within and not one.first_is_right and not one.above_ceiling
+    assert one.within
+    assert not one.first_is_right
+    assert not one.above_ceiling
     one.ceiling_ns = 15 * MS
     assert one.above_ceiling
 
@@ -192,7 +201,9 @@ def test_the_first_advice_that_is_right_is_held_against_the_saving():
 def test_where_no_advice_is_right_no_estimate_is():
     one = row(with_ns=100 * MS, without_ns=80 * MS, right_rules=())
     one.judge([advice("kernel-hotspot", -1, 50 * MS)])
-    assert one.within and one.first_is_right
+    assert one.within
+    assert one.first_is_right
     one.judge([advice("kernel-hotspot", -1, 50 * MS), advice("synchronization", 9 * MS, 9 * MS)])
     assert (one.rule, one.estimate_ns) == ("synchronization", 9 * MS)
-    assert not one.within and not one.first_is_right
+    assert not one.within
+    assert not one.first_is_right

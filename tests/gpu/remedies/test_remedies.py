@@ -34,6 +34,11 @@ def advice(rule: str, saving_ns: int = -1, ceiling_ns: int = -1) -> dict[str, An
     return {"rule": rule, "saving_ns": saving_ns, "ceiling_ns": ceiling_ns}
 
 
+def is_slower(trouble_ns: float, remedied_ns: float) -> bool:
+    """Return whether a trouble costs more than chance may: a tenth of the run."""
+    return trouble_ns - remedied_ns > 0.1 * trouble_ns
+
+
 # -- The table of pairs
 
 
@@ -90,13 +95,18 @@ def test_every_pair_runs_and_is_in_the_table(ran, rows):
 def test_the_trouble_costs_time(name, rows, stand_in, tmp_path):
     """Another program may keep the host busy: a pair of the stand-in is then timed once more."""
     pair, one = next(pair for pair in PAIRS if pair.name == name), rows[name]
-    assert one["on"].startswith("simulator" if pair.simulated else "stand-in")
     assert one["captured_ns"] > 0
     assert one["saving_ns"] == one["with_ns"] - one["without_ns"]
-    if one["saving_ns"] <= 0 and not pair.simulated:
+    if pair.simulated:
+        assert one["on"].startswith("simulator")
+        assert one["saving_ns"] > 0
+        return
+    assert one["on"] == "stand-in"
+    times = one["with_ns"], one["without_ns"]
+    if not is_slower(*times):
         said = json.loads(stand_in.run(tmp_path, *ME, "out", "--time", name).stdout)["times"]
-        one["saving_ns"] = median(said["trouble"]) - median(said["remedied"])
-    assert one["saving_ns"] > 0
+        times = median(said["trouble"]), median(said["remedied"])
+    assert is_slower(*times), times
 
 
 @pytest.mark.slow

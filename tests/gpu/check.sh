@@ -33,7 +33,7 @@ pack() {
   for report in *.sqlite; do
     [[ -e $report ]] && (($(stat -c %s "$report") < SMALL)) && "$python" -m bridge scrub "$report" -o "$out/reports/$report" --force >/dev/null 2>&1
   done
-  cp ./*.json "$out/reports/" 2>/dev/null
+  cp ./*.json remedies/*.json "$out/reports/" 2>/dev/null
   tar -C "$work" --exclude='*.qdstrm' -c . | xz -3 -T0 >"$out/results.tar.xz"
 }
 trap pack EXIT
@@ -151,7 +151,8 @@ assert 256 << 20 <= grown <= 300 << 20, grown
 print("PASS memory of the GPU grew by", grown)
 P
 }
-export -f children nested_calls captured holds sees_kernels newer_cupti within compared torch_by_nsys overheads sampled facts
+remedies() { "$python" -m tests.gpu.remedies.run remedies "$@"; } # what remedies save, against what advice says
+export -f remedies children nested_calls captured holds sees_kernels newer_cupti within compared torch_by_nsys overheads sampled facts
 export nsys python here work; export traced="${trace[*]}" run="${program[*]}"
 # Functions within `timeout` need a shell of their own, and arrays do not travel.
 sh() { local name=$1 limit=$2; shift 2; step "$name" "$limit" bash -c 'trace=($traced); program=($run); "$@"' _ "$@"; }
@@ -204,5 +205,17 @@ fi
 if command -v ncu >/dev/null && [[ ! ${DRY:-} ]]; then
   step ncu 120 ncu --nvtx --clock-control none --set basic --force-overwrite -o ncu "${program[@]}" --only nested,coroutines,built
 fi
+
+# --- Advice: pairs of programs with a trouble and without -----------------------------------------
+if [[ ${DRY:-} ]]; then
+  how=(--tool cupti --stand-in --repeats 1 --only wait-each-step,first-calls)
+elif [[ $nsys ]]; then
+  how=(--nsys "$nsys")
+else
+  how=(--tool cupti)
+fi
+((left = deadline - SECONDS - 10, left = left < 170 ? left : 170))
+sh remedies 180 remedies "${how[@]}" --seconds "$left"
+[[ -e remedies/remedies.txt ]] && cat remedies/remedies.txt >>"$out/summary.txt"
 printf 'all in %d s\n' "$SECONDS" | tee -a "$out/summary.txt"
 ! grep -q '^FAIL' "$out/summary.txt"

@@ -31,7 +31,13 @@ def test_the_check_runs_every_step_that_needs_no_gpu(stand_in: StandIn, tmp_path
         "cupti-node-truth",
         "cupti-graph-truth",
         "cupti-session-truth",
+        "remedies",
     } <= {*passed}
+    assert "2 of 2 pairs ran" in summary
+    assert [line.split()[0] for line in summary.splitlines()[-4:-2]] == [
+        "wait-each-step",
+        "first-calls",
+    ]
     reports = {path.name for path in (tmp_path / "out" / "reports").glob("*.sqlite")}
     assert {"cupti.sqlite", "cupti-graph.sqlite", "cupti-session.sqlite"} <= reports
 

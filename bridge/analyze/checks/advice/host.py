@@ -122,6 +122,8 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
     here = points - run.hosts
     call, system = (column[here].astype(np.int64) for column in (run.host.call, run.host.system))
     op = np.append(evidence.own_op, NONE)[run.host.node[here]]
+    is_free = (op == NONE) & (call == NONE) & evidence.in_iterations(points)
+    call = np.where(is_free, _compiling_next(evidence)[here], call)  # it makes what is loaded then
     launches, systems = (
         attributed.capture.launches["name"],
         attributed.capture.system_calls["name"],
@@ -139,6 +141,17 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
     tests = [is_lock, allocates, op != NONE, call != NONE, system != NONE]
     by = np.select(tests, [LOCK, MEMORY, OP, CUDA, OS], CODE)
     return by, np.select(tests, names, NONE)
+
+
+def _compiling_next(evidence: Evidence) -> Ints:
+    """Return the next API call after each point of the host, if it loads code; else NONE."""
+    host = evidence.run.host
+    compiles = np.append(calls_matching(evidence.attributed, COMPILING), False)
+    calls = np.append(np.flatnonzero(host.call != NONE), NONE)
+    following = calls[np.searchsorted(calls[:-1], np.arange(len(host.time)))]
+    thread = np.append(host.stack, NONE)
+    call = np.where(thread[following] == host.stack, np.append(host.call, NONE)[following], NONE)
+    return np.where(compiles[call], call, NONE)
 
 
 def _prepares(evidence: Evidence) -> Flags:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,7 @@ MOST = 3  # findings of each rule
 OUTLYING = 3  # times all later ones: what the first iteration alone pays for
 MIN_ONCE_NS = 20_000_000  # paid once, on the critical path, from which on it is worth a change
 MORE_WORKERS = 4  # times the workers of a loader
+MIN_AHEAD = 0.3  # of the time of loaders, in which they wait: they are fast enough, and not far enough ahead
 REST = 0.1  # of the code of an op, which is left of it when it is made faster
 MIN_REPEATED, ALIKE = (
     3,
@@ -245,7 +247,8 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
         draft.cut(points)
 
     rest = REST
-    if _is_beside(evidence, group):  # more threads share the work
+    if _is_beside(evidence, group):  # more threads share the work, but for that of the first batch
+        points = points[run.graph.time[points] > evidence.shared(_first_batch)]
         rest, stays = 1 / MORE_WORKERS, np.ones(len(points), bool)
     gone = points[~stays]
     if (
@@ -352,14 +355,25 @@ def _is_beside(evidence: Evidence, group: int) -> bool:
 
 def _loader_threads(evidence: Evidence) -> Ints:
     """Return the stacks of the threads that end waits of ops that load data."""
+    result: Ints = np.unique(evidence.run.host.stack[_released(evidence)[1] - evidence.run.hosts])
+    return result
+
+
+def _released(evidence: Evidence) -> tuple[Ints, Ints]:
+    """Return the points at which waits of ops that load data end, and those of other threads that end them."""
     run, attributed = evidence.run, evidence.attributed
     waits = np.flatnonzero(run.host.system != NONE)
     by = run.graph.cross[run.hosts + waits]
     waits, by = waits[by >= run.hosts], by[by >= run.hosts]
     op = np.append(attributed.node_op, NONE)[run.host.node[waits]]
     loads = is_data_loading(attributed)[op] & (op != NONE)
-    result: Ints = np.unique(run.host.stack[by[loads] - run.hosts])
-    return result
+    return run.hosts + waits[loads], by[loads]
+
+
+def _first_batch(evidence: Evidence) -> int:
+    """Return when the first wait for a loader that was recorded ended."""
+    times = evidence.run.graph.time[_released(evidence)[0]]
+    return int(times.min()) if len(times) else 0
 
 
 def _waits(evidence: Evidence, group: int) -> bool:
@@ -408,7 +422,54 @@ def waits_for_data(evidence: Evidence) -> Iterator[Finding]:
         )
     )
     waits = [finding for finding in waits if not _loads_itself(finding)]
-    yield from waits or _findings(evidence, lambda _, group: _is_beside(evidence, group))
+    loaders = list(_findings(evidence, lambda _, group: _is_beside(evidence, group)))
+    if loaders:
+        yield _of_loaders(evidence, waits[:1] or loaders[:1], loaders)
+    else:
+        yield from waits
+
+
+def _of_loaders(
+    evidence: Evidence, waits: Sequence[Finding], loaders: Sequence[Finding]
+) -> Finding:
+    """Return the finding that a thread waits for loaders that were recorded, on the critical path, too.
+
+    Loaders that wait for most of the time are fast enough: they should be further ahead.
+    """
+    run = evidence.run
+    parts = loaders if waits[0] is loaders[0] else (*waits, *loaders)
+    path_ns = sum(cast(int, one.figures["path_ns"]) for one in parts)
+    figures = {"path_ns": path_ns, "path_share": path_ns / max(1, run.span)}
+    changes = [one.change for one in loaders if one.change is not None]
+    limits = [one.limit for one in (*waits, *loaders) if one.limit is not None]
+    points = run.hosts + np.flatnonzero(
+        np.isin(run.host.stack, evidence.shared(_loader_threads)) & run.host.chained
+    )
+    kind = run.kind_of(points)
+    waiting = points[(kind == KIND[SYSTEM]) & _in_wait(evidence, points)]
+    idle, whole = (int(run.graph.delay[p].sum()) for p in (waiting, points))
+
+    def ahead(draft: Draft) -> None:
+        draft.remove(waiting)
+        draft.cut(waiting)
+
+    change = ahead if idle > MIN_AHEAD * whole else interventions.together(changes)
+    return replace(
+        waits[0],
+        figures={**waits[0].figures, **figures},
+        change=change,
+        limit=interventions.together(limits),
+    )
+
+
+def _in_wait(evidence: Evidence, points: Ints) -> Flags:
+    """Return whether each point of the host lies in a call of the operating system that waits."""
+    run = evidence.run
+    names = evidence.capture.system_calls["name"]
+    waits = [WAITING.fullmatch(str(name)) is not None for name in names.cat.categories]
+    name = np.append(frames.codes(names), NONE)[run.host.system[points - run.hosts]]
+    result: Flags = np.array([*waits, False], bool)[name]
+    return result
 
 
 def loads_itself(evidence: Evidence) -> Iterator[Finding]:

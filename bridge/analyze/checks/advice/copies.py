@@ -34,6 +34,11 @@ MANAGED = (11, 12)  # copy kinds of pages that move by themselves
 PINNED_BYTES_PER_NS = (
     12.0  # of pinned memory over PCIe 3.0 x16, as NVIDIA's bandwidthTest measures it
 )
+WRITING = re.compile(r"f?write\w*|pwrite\w*|f(?:data)?sync|sync_file_range")
+MIN_WRITTEN_BYTES = (
+    1 << 20
+)  # of a copy whose content is written to a file: less are numbers to be logged
+SNAPSHOT_BYTES_PER_NS = 500  # of a copy within the memory of a GPU
 MAX_NUMBER_BYTES = 16  # bytes of a value that a program may read to decide
 KEPT = 20  # of so many values that are read back one is
 SMALL_BYTES, MANY = (
@@ -256,6 +261,83 @@ def _pinned_rate(evidence: Evidence, direction: int) -> float:
     )
     size = frames.ints(activities, "bytes")[rows].sum()
     return float(size / max(1, evidence.time[rows].sum())) if size else PINNED_BYTES_PER_NS
+
+
+def written_results(evidence: Evidence) -> Finding | None:
+    """Find what a thread copies to the host and writes to files before it issues more work."""
+    run, launch = evidence.run, evidence.attributed.attribution.launch
+    size = frames.ints(evidence.capture.activities, "bytes")
+    is_large = (frames.ints(evidence.capture.activities, "copy_kind") == TO_HOST) & (
+        size >= MIN_WRITTEN_BYTES
+    )
+    rows = np.flatnonzero(
+        evidence.is_kind(frames.MEMCPY) & is_large & (launch != NONE) & (run.work.place != NONE)
+    )
+    rows = rows[evidence.in_iterations(run.device.end[run.work.place[rows]])]
+    written = _written_after(evidence, launch[rows])
+    rows, written = rows[written != NONE], written[written != NONE]
+    if not len(rows):
+        return None
+    calls = np.unique(launch[rows])
+    begin = run.host.returned[launch[rows]]
+    inside = np.zeros(len(run.host.time) + 1, np.int64)
+    np.add.at(inside, begin + 1, 1)
+    np.add.at(inside, written + 1, -1)
+    mask = np.zeros(len(evidence.call_time), bool)
+    mask[calls] = True
+    fetching = interventions.call_points(run, mask)
+    points = np.union1d(fetching, run.hosts + np.flatnonzero(np.cumsum(inside)[:-1] > 0))
+    ends = run.device.end[run.work.place[rows]]
+    snapshot = size[rows] // SNAPSHOT_BYTES_PER_NS
+
+    def change(draft: Draft) -> None:
+        draft.remove(points)
+        draft.cut(points)
+        draft.limit(ends, snapshot)
+
+    names = evidence.capture.system_calls["name"]
+    here = points - run.hosts
+    writes = here[_is_writing(evidence)[here]]
+    figures = {
+        "memcpys": len(rows),
+        "moved_bytes": int(size[rows].sum()),
+        "call": _name(evidence, calls),
+        "write": str(names.iloc[int(run.host.system[writes[-1]])]),
+        "held_ns": int(run.graph.delay[points].sum()),
+    }
+    return Finding(figures, rule.activity_table(evidence, rows), change=change)
+
+
+def _written_after(evidence: Evidence, calls: Ints) -> Ints:
+    """Return the last point of the host at which a thread writes to a file, after each call and before it launches more.
+
+    NONE where it writes nothing; other copies to the host may lie between.
+    """
+    run = evidence.run
+    host, work = run.host, run.work
+    copying = np.zeros(len(work.call_start), bool)
+    copying[calls] = True
+    issues = np.append(work.issues & ~copying, False)[host.call]
+    last = len(host.time)
+    of_thread = np.append(np.flatnonzero(~host.chained), last)
+    stops = np.union1d(np.flatnonzero(issues), of_thread)
+    writes = np.maximum.accumulate(np.where(_is_writing(evidence), np.arange(last), NONE))
+    begin = host.returned[calls]
+    known = begin != NONE
+    stop = stops[np.searchsorted(stops, begin[known], side="right")]
+    written = writes[np.minimum(stop, last) - 1]
+    result = np.full(len(calls), NONE)
+    result[known] = np.where(written > begin[known], written, NONE)
+    return result
+
+
+def _is_writing(evidence: Evidence) -> Flags:
+    """Return whether a thread writes to a file right before each point of the host."""
+    host, names = evidence.run.host, evidence.capture.system_calls["name"]
+    writes = [WRITING.fullmatch(str(name)) is not None for name in names.cat.categories]
+    name = np.append(frames.codes(names), NONE)[host.system]
+    result: Flags = np.array([*writes, False], bool)[name] & (host.call == NONE)
+    return result
 
 
 def blocking_copies(evidence: Evidence) -> Finding | None:
@@ -502,6 +584,18 @@ RULES = (
         needs=("work", "calls", "graph"),
         find=synchronizations,
         remedy_elsewhere="leave it out: order work by streams and events instead of waits of the host",
+    ),
+    Check(
+        name="checkpoint",
+        title="Results are copied to the host and written to files, while the GPU waits",
+        when=f"within iterations a thread copies {MIN_WRITTEN_BYTES >> 20} MiB or more to the host, and writes to a file before it issues more work",
+        text="memcpys to the host, written with {write}: {memcpys}, {moved_bytes}; the thread spends {held_ns} on them",
+        remedy="copy on the GPU, and let another thread fetch and write the copy (torch.distributed.checkpoint.async_save); or write less often",
+        estimate="the run without these copies and writes, but for a copy on the GPU",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "graph"),
+        find=written_results,
+        remedy_elsewhere="copy on the GPU, and let another thread fetch and write the copy; or write less often",
     ),
     Check(
         name="numbers-read-back",

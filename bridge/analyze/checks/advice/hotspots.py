@@ -10,48 +10,39 @@ from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
 from bridge.analyze.checks.check import Check
-from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import sums
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Change
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, busy_time
 
-BUSY = (
-    0.85  # of the time from its first work to its last; below, what the GPU waits for matters more
-)
-MIN_HOTSPOT = 0.5  # of the time of a GPU
+MIN_HOTSPOT = 0.25  # of the time of all work of a GPU, that a kernel takes
+MIN_HOTSPOT_OF_SPAN = 0.1  # of the run
 MIN_COPIES = 0.5  # of the time in which a GPU works
 MIN_COPIES_OF_SPAN = 0.05
 
 
 def kernel_hotspot(evidence: Evidence) -> Finding | None:
-    """Find a kernel that takes most time of a busy GPU."""
-    if no_timeline.has_timeline(evidence.capture):
-        span = _spans(evidence)
-    else:  # each kernel ran alone
-        span = (
-            evidence.time[evidence.kernels].sum(keepdims=True).repeat(len(evidence.devices.names))
-        )
+    """Find the kernel that takes most time of a GPU."""
     code = frames.codes(evidence.attributed.activity_name)
     kernels = np.flatnonzero(evidence.computing & (code != NONE))
-    name = code[kernels]
-    gpu = evidence.devices.gpu[kernels]
-    size = int(name.max(initial=0)) + 1
-    spent = sums(gpu * size + name, evidence.time[kernels], len(span) * size).reshape(-1, size)
-    share = spent / np.maximum(span, 1)[:, None]
-    if not share.size or share.max() < MIN_HOTSPOT:
+    if not len(kernels):
         return None
-    device, main = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
+    name, gpu = code[kernels], evidence.devices.gpu[kernels]
+    size, gpus = int(name.max()) + 1, len(evidence.devices.names)
+    spent = sums(gpu * size + name, evidence.time[kernels], gpus * size).reshape(-1, size)
+    device, main = (int(place) for place in np.unravel_index(spent.argmax(), spent.shape))
+    whole = int(evidence.time[evidence.counted & (evidence.devices.gpu == device)].sum())
+    if spent[device, main] < max(MIN_HOTSPOT * whole, MIN_HOTSPOT_OF_SPAN * evidence.wall_ns):
+        return None
     rows = kernels[name == main]
-    of_gpu = evidence.counted & (evidence.devices.gpu == device)
     short = evidence.capture.activities["name"].iloc[rows[0]]
     figures = {
         "pattern": re.escape(str(short)),
         "kernel": str(evidence.attributed.activity_name.cat.categories[main]),
         "launches": int((evidence.devices.gpu[rows] == device).sum()),
         "kernel_ns": int(spent[device, main]),
-        "time_share": int(spent[device, main]) / max(1, int(evidence.time[of_gpu].sum())),
+        "time_share": int(spent[device, main]) / max(1, whole),
     }
     table = rule.activity_table(evidence, rows)
     if not evidence.has_graph:
@@ -66,16 +57,6 @@ def _without(evidence: Evidence, rows: Ints) -> Change:
     return interventions.faster_work(
         evidence.run, interventions.work_places(evidence.run, selected), 0.0
     )
-
-
-def _spans(evidence: Evidence) -> Ints:
-    """Return the span of each GPU that is busy, and a time that nothing reaches for the others."""
-    busy, span = (frames.ints(evidence.gpus, column) for column in ("busy_ns", "span_ns"))
-    device = np.array([evidence.devices.names.index(name) for name in evidence.gpus["device"]], int)
-    result = np.full(len(evidence.devices.names), np.iinfo(np.int64).max)
-    is_busy = busy >= BUSY * span
-    result[device[is_busy]] = span[is_busy]
-    return result
 
 
 def copies_alone(evidence: Evidence) -> Finding | None:
@@ -121,8 +102,8 @@ def _busy(evidence: Evidence, selected: Flags) -> Ints:
 RULES = (
     Check(
         name="kernel-hotspot",
-        title="One kernel takes most of the GPU's time",
-        when=f"a GPU is busy at least {BUSY:.0%} of the time from its first work to its last, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
+        title="One kernel takes much of a GPU's time",
+        when=f"a kernel takes at least {MIN_HOTSPOT:.0%} of the time of all work of a GPU, and {MIN_HOTSPOT_OF_SPAN:.0%} of the run",
         text="the kernel {kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
         remedy="look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
         source=NSIGHT_BRIDGE,

@@ -22,8 +22,9 @@ from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.importers import frames
-from bridge.join.arrays import Ints, number_groups, order_by, run_edges
+from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 
+BATCHES_PER_STAGE = 2  # micro-batches per stage of a pipeline, as most use at least
 MIN_EXPOSED = 0.01  # of the run
 MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
 MOST_OTHER = 0.15  # of counts and ratios of kernels by name, by which parts of one work differ
@@ -230,7 +231,95 @@ def _others(evidence: Evidence, users: Ints, first: Ints, several: Ints) -> Ints
     return np.array(result, np.int64)
 
 
+def pipeline_bubble(evidence: Evidence) -> Finding | None:
+    """Find GPUs that hand work on to one another, and wait for it: the stages of a pipeline.
+
+    Smaller micro-batches let a stage begin when a part of what the stage before it works on is done.
+    """
+    run = evidence.run
+    waiting, awaited = _handovers(evidence)
+    if not len(waiting):
+        return None
+    gpu = run.gpu_of_place
+    giver, taker = gpu[awaited], gpu[run.device.activity[waiting]]
+    gpus = len(np.union1d(giver, taker))
+    pair, first = number_groups(giver, taker)
+    iterations = max(1, len(evidence.attributed.iterations))
+    batches = max(1.0, float(np.median(np.bincount(pair, minlength=len(first)))) / iterations)
+    parts = max(2.0, BATCHES_PER_STAGE * gpus / batches)
+    earlier = _begun_part(evidence, awaited, parts)
+    known = earlier != NONE
+    waiting, earlier = waiting[known], earlier[known]
+    ruled = run.device.start[run.device.activity[waiting]]
+
+    def change(draft: Draft) -> None:
+        draft.link(waiting, earlier)
+
+    def limit(draft: Draft) -> None:
+        draft.cut(waiting)
+
+    rows = run.work.row[np.unique(awaited)]
+    idle = run.graph.time[ruled] - run.graph.time[waiting - 1]
+    figures = {
+        "gpus": gpus,
+        "handovers": len(awaited),
+        "batches": round(batches, 1),
+        "waited_ns": int(np.maximum(idle, 0).sum()),
+        "more": int(np.ceil(batches * parts)),
+    }
+    return Finding(figures, rule.activity_table(evidence, rows), change=change, limit=limit)
+
+
+def _handovers(evidence: Evidence) -> tuple[Ints, Ints]:
+    """Return the points at which work within iterations waits for work of another GPU, and that work, by its place."""
+    run = evidence.run
+    device, cross = run.device, run.graph.cross[: run.hosts]
+    points = np.flatnonzero((cross != NONE) & (cross < run.hosts) & (device.activity != NONE))
+    own, other = device.activity[points], device.activity[cross[points]]
+    gpu = np.append(run.gpu_of_place, NONE)
+    goes_over = (other != NONE) & (gpu[own] != gpu[other])
+    points, other = points[goes_over], other[goes_over]
+    inside = evidence.in_iterations(device.end[other])
+    return points[inside], other[inside]
+
+
+def _begun_part(evidence: Evidence, awaited: Ints, parts: float) -> Ints:
+    """Return the point at which one of so many parts of what each handover ends was done, NONE if it is not known.
+
+    What a handover ends is the work of its GPU since the one before; the point is the start of its work at that time.
+    """
+    run = evidence.run
+    gpu, launched = run.gpu_of_place, np.flatnonzero(run.work.launch != NONE)
+    launched = launched[order_by(gpu[launched], run.work.start[launched])]
+    result = np.full(len(awaited), NONE)
+    for one in np.unique(gpu[awaited]).tolist():  # one iteration per GPU
+        work = launched[gpu[launched] == one]
+        rows = np.flatnonzero(gpu[awaited] == one)
+        end = run.work.end[awaited[rows]]
+        ends = np.unique(end)
+        before = np.concatenate(([NONE], ends))[np.searchsorted(ends, end)]
+        begin = np.searchsorted(run.work.start[work], before, side="left")
+        begin = np.minimum(begin, len(work) - 1)
+        start = run.work.start[work[begin]]
+        place = np.searchsorted(run.work.start[work], start + (end - start) / parts, side="left")
+        place = np.minimum(place, len(work) - 1)
+        is_earlier = run.work.start[work[place]] < end
+        result[rows] = np.where(is_earlier, run.device.start[work[place]], NONE)
+    return result
+
+
 RULES = (
+    Check(
+        name="pipeline-bubble",
+        title="Stages of a pipeline wait for one another",
+        when="within iterations work of a GPU waits for work of another GPU of its process",
+        text="{gpus} GPUs hand work on to one another {handovers} times, {batches} in an iteration between two of them, and wait for it",
+        remedy="split a batch into {more} micro-batches or more, and interleave forward and backward passes (1F1B)",
+        estimate=f"the run in which each stage begins when a part of the work of the one before it is done, as with {BATCHES_PER_STAGE} micro-batches per stage",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "graph"),
+        find=pipeline_bubble,
+    ),
     Check(
         name="shared-gpu",
         title="Another process works on the same GPU",

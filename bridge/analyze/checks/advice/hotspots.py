@@ -10,6 +10,7 @@ from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
 from bridge.analyze.checks.check import Check
+from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import sums
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Change
@@ -17,6 +18,8 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, busy_time
 
 MIN_HOTSPOT = 0.25  # of the time of all work of a GPU, that a kernel takes
+MAIN_HOTSPOT = 0.5  # of it, from which on nothing matters more if the GPU is busy
+BUSY = 0.85  # of the time from its first work to its last
 MIN_HOTSPOT_OF_SPAN = 0.1  # of the run
 MIN_COPIES = 0.5  # of the time in which a GPU works
 MIN_COPIES_OF_SPAN = 0.05
@@ -33,8 +36,14 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
     spent = sums(gpu * size + name, evidence.time[kernels], gpus * size).reshape(-1, size)
     device, main = (int(place) for place in np.unravel_index(spent.argmax(), spent.shape))
     whole = int(evidence.time[evidence.counted & (evidence.devices.gpu == device)].sum())
-    if spent[device, main] < max(MIN_HOTSPOT * whole, MIN_HOTSPOT_OF_SPAN * evidence.wall_ns):
+    timed = no_timeline.has_timeline(evidence.capture)
+    if spent[device, main] < max(
+        (MIN_HOTSPOT if timed else MAIN_HOTSPOT) * whole, MIN_HOTSPOT_OF_SPAN * evidence.wall_ns
+    ):
         return None
+    is_main = not timed or (
+        spent[device, main] >= MAIN_HOTSPOT * whole and _is_busy(evidence, device)
+    )
     rows = kernels[name == main]
     short = evidence.capture.activities["name"].iloc[rows[0]]
     figures = {
@@ -46,8 +55,14 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
     }
     table = rule.activity_table(evidence, rows)
     if not evidence.has_graph:
-        return Finding(figures, table, int(spent[device, main]), is_named=True)
-    return Finding(figures, table, limit=_without(evidence, rows), is_named=True)
+        return Finding(figures, table, int(spent[device, main]), is_named=is_main)
+    return Finding(figures, table, limit=_without(evidence, rows), is_named=is_main)
+
+
+def _is_busy(evidence: Evidence, device: int) -> bool:
+    """Return whether a GPU works for most of the time from its first work to its last."""
+    gpu = evidence.gpus[evidence.gpus["device"] == evidence.devices.names[device]].iloc[0]
+    return bool(gpu["busy_ns"] >= BUSY * gpu["span_ns"])
 
 
 def _without(evidence: Evidence, rows: Ints) -> Change:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Rows = NDArray[np.int32]  # row numbers of a long column; half as large as `Ints`
 Integers = NDArray[np.signedinteger[Any]]  # of any size
 Flags = NDArray[np.bool_]
 

@@ -14,7 +14,7 @@ from bridge.analyze.run.concurrency.collective_names import parse_kernel
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.arrays import NONE, Flags, Ints, Rows, number_groups, order_by
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class DevicePoints:
 
     time: Ints
     chained: Flags
-    cross: Ints
+    cross: Rows
     start: Ints
     end: Ints
-    activity: Ints
+    activity: Rows
     ruled: Ints
 
     @classmethod
@@ -44,10 +44,10 @@ class DevicePoints:
         end = np.cumsum(size) - 1
         start = end - 1
         points = int(size.sum())
-        owner = np.repeat(np.arange(len(size)), size)
+        owner = np.repeat(np.arange(len(size), dtype=np.int32), size)
         chained = np.ones(points, bool)
         chained[(end - size + 1)[~is_next]] = False
-        cross = np.full(points, NONE)
+        cross = np.full(points, NONE, np.int32)
         earlier = np.append(0, np.cumsum(size - 2))[activity]  # points of activities before
         waiting = (end - size + 1)[activity] + np.arange(len(activity)) - earlier
         cross[waiting] = end[awaited]
@@ -70,14 +70,14 @@ def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
     is_first = np.append(True, met[1:] != met[:-1])
     last = np.append(is_first[1:], True)
     hub = (len(points.time) + np.flatnonzero(last))[np.cumsum(is_first) - 1]
-    cross = np.concatenate((points.cross, points.start[member]))
+    cross = np.concatenate((points.cross, points.start[member]), dtype=np.int32)
     cross[points.end[member]] = hub
     return replace(
         points,
         time=np.concatenate((points.time, work.start[member])),
         chained=np.concatenate((points.chained, ~is_first)),
         cross=cross,
-        activity=np.concatenate((points.activity, np.full(len(member), NONE))),
+        activity=np.concatenate((points.activity, np.full(len(member), NONE)), dtype=np.int32),
     )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, Rows
 
 NEVER = np.iinfo(np.int64).min  # before all times
 
@@ -27,7 +27,7 @@ class Graph:
 
     time: Ints
     chained: Flags
-    cross: Ints
+    cross: Rows
 
     def __len__(self) -> int:
         return len(self.time)
@@ -45,7 +45,7 @@ class Graph:
         by_cross[joins[is_later]] = True
         chain[joins[is_later]] = other[is_later]
         chain[self.is_root] = self.time[self.is_root]
-        return by_cross, self.time - chain
+        return by_cross, np.subtract(self.time, chain, out=chain)
 
     @property
     def by_cross(self) -> Flags:
@@ -73,8 +73,8 @@ class Graph:
         begin = heads[visited]
         end = np.append(last, self.cross[begin[:-1]])
         size = end - begin + 1
-        shift = np.repeat(np.cumsum(size) - size, size)
-        points: Ints = np.repeat(end, size) - (np.arange(size.sum()) - shift)
+        points: Ints = np.repeat(end + np.cumsum(size) - size, size)
+        points -= np.arange(len(points))
         return points
 
 

@@ -18,13 +18,12 @@ from bridge.join.arrays import (
     NONE,
     Flags,
     Ints,
+    Rows,
     distinct,
     order_by,
     stable_order,
     taken,
 )
-
-Rows = NDArray[np.int32]  # of a column with a row per point; half as large as `Ints`
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,11 @@ class HostPoints:
             done=done.copy(),
             taken=taken.copy(),
         )
+
+    def threads(self, points: Ints) -> Ints:
+        """Return a number for the thread of each of some points."""
+        result: Ints = np.searchsorted(np.flatnonzero(~self.chained), points, side="right")
+        return result
 
 
 def _in_order(parts: list[_Points]) -> tuple[Ints, Flags, Rows, list[Rows]]:

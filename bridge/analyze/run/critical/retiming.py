@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.run.critical.graph import NEVER, Graph
-from bridge.join.arrays import NONE, Flags, Ints, stable_order
+from bridge.join.arrays import NONE, Flags, Integers, Ints, Rows, stable_order
 from bridge.join.forest import sums_above
 
 Floats = NDArray[np.float64]
@@ -36,7 +37,7 @@ class Draft:
 
     recorded: Ints
     delay: Ints
-    cross: Ints
+    cross: Rows
     changed: list[Ints] = field(default_factory=list)
     relinked: bool = False
 
@@ -70,7 +71,7 @@ class Draft:
         """Let some points no longer wait for a point of another thread or stream."""
         self.link(points, np.full(len(points), NONE))
 
-    def link(self, points: Ints, to: Ints) -> None:
+    def link(self, points: Ints, to: Integers) -> None:
         """Let some points wait for other ones, instead of those of other threads or streams that they waited for.
 
         The other ones are some that a point of another thread or stream waits for in the recorded run, or that
@@ -95,12 +96,12 @@ class Retiming:
 
     graph: Graph
     points: Ints
-    kept: NDArray[np.int32]
+    kept: Rows
     is_kept: Flags
-    ends: NDArray[np.int32]
+    ends: Rows
     lag: Ints
     chained: Flags
-    cross: Ints
+    cross: Rows
 
     @classmethod
     def of(cls, graph: Graph, last: int, others: Ints, asides: Flags) -> Retiming:
@@ -116,25 +117,52 @@ class Retiming:
         is_kept[others] = True
         is_kept |= ~graph.chained
         is_kept |= ends
-        number = np.cumsum(is_kept, dtype=np.int32) - 1  # of kept points
         points = np.flatnonzero(is_kept)
-        passed = np.cumsum(np.where(is_kept, 0, graph.delay))[points]
         chained, cross = graph.chained[points], graph.cross[points]
-        kept = number + ~is_kept
+        kept = np.cumsum(is_kept, dtype=np.int32)
+        kept -= is_kept
+        lag = graph.time[points - 1]  # points left out only follow the one before them
+        lag[1:] -= graph.time[points[:-1]]
+        lag[~chained] = 0
         return cls(
             graph=graph,
             points=points,
             kept=kept,
             is_kept=is_kept,
-            ends=number[ends],
-            lag=np.where(chained, np.diff(passed, prepend=0), 0),
+            ends=kept[ends],
+            lag=lag,
             chained=chained,
-            cross=np.where(cross == NONE, NONE, kept[cross]),
+            cross=np.where(cross == NONE, np.int32(NONE), kept[cross]),
         )
 
     def end(self, draft: Draft) -> int:
         """Return when the run of a draft ends."""
+        if self._keeps_end(draft):
+            return int(self.graph.time[self.points[self.ends]].max())
         return int(self.times(draft)[self.ends].max())
+
+    def _keeps_end(self, draft: Draft) -> bool:
+        """Return whether a draft only makes delays shorter, and none on the recorded path to the end."""
+        if draft.relinked:
+            return False
+        for points in draft.changed:
+            shorter = draft.recorded[points] - draft.delay[points]
+            if (shorter < 0).any() or shorter[self._is_critical[points]].any():
+                return False
+        return True
+
+    @cached_property
+    def _is_critical(self) -> Flags:
+        """Whether each point of the graph is on the recorded path to the end."""
+        ends = self.points[self.ends]
+        result = np.zeros(len(self.graph), bool)
+        result[self.graph.path(int(ends[np.argmax(self.graph.time[ends])]))] = True
+        return result
+
+    @cached_property
+    def _by_cross(self) -> Flags:
+        """`Graph.by_cross` of the kept points."""
+        return self.graph.by_cross[self.points]
 
     def retimed(self, draft: Draft) -> tuple[Graph, int]:
         """Return the graph with the times of all points in the run of a draft, and the point that ends it."""
@@ -155,21 +183,24 @@ class Retiming:
             linked = draft.cross[points]
             if not self.is_kept[linked[linked != NONE]].all():
                 raise ValueError("a draft lets points wait only for points that others waited for")
-            cross = np.where(linked == NONE, NONE, self.kept[linked])
-        begins = ~self.chained & (cross == NONE)
+            cross = np.where(linked == NONE, np.int32(NONE), self.kept[linked])
+        begins = np.flatnonzero(~self.chained & (cross == NONE))
         chains = _Chains(
             lag=self._lags(draft),
             delay=draft.delay[points],
             chained=self.chained,
             cross=cross,
-            first=np.where(begins, self.graph.time[points], NEVER),
+            begins=begins,
+            first=self.graph.time[points[begins]],
         )
-        return chains.times(self.graph.by_cross[points])
+        return chains.times(self._by_cross)
 
     def _lags(self, draft: Draft) -> Ints:
         """Return the delay of all points left out before each kept one."""
-        changed = np.concatenate([np.empty(0, np.int64), *draft.changed])
-        changed = np.unique(changed[~self.is_kept[changed]])
+        is_changed = np.zeros(len(draft.delay), bool)
+        for points in draft.changed:
+            is_changed[points] = True
+        changed = np.flatnonzero(is_changed & ~self.is_kept)
         into = self.kept[changed]
         known = into < len(self.lag)  # points after the last kept one delay nothing
         lag = self.lag.copy()
@@ -180,19 +211,28 @@ class Retiming:
 
 @dataclass(frozen=True)
 class _Chains:
-    """Points, the delay of all points left out before each (``lag``) and its own; ``first`` is the time of roots."""
+    """Points, the delay of all points left out before each (``lag``) and its own.
+
+    ``begins`` are the points without a predecessor, and ``first`` the time of each.
+    """
 
     lag: Ints
     delay: Ints
     chained: Flags
-    cross: Ints
+    cross: Rows
+    begins: Ints
     first: Ints
-    begins: Flags = field(init=False)
-    total: Ints = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "begins", self.first != NEVER)
-        object.__setattr__(self, "total", np.cumsum(self.lag + self.delay))
+    @cached_property
+    def total(self) -> Ints:
+        """The delays up to each point as if all points were one chain."""
+        result = self.lag + self.delay
+        return np.cumsum(result, out=result)
+
+    @cached_property
+    def joins(self) -> Ints:
+        """The points with a predecessor on another chain."""
+        return np.flatnonzero(self.cross != NONE)
 
     def times(self, by_cross: Flags) -> Ints:
         """Return the time of each point; ``by_cross`` is a first guess of the predecessor that is the latest."""
@@ -209,15 +249,13 @@ class _Chains:
 
         Predecessors on other chains keep their ``time``.
         """
-        joins = np.flatnonzero(self.cross != NONE)
-        other = np.full(len(self.cross), NEVER)
-        other[joins] = time[self.cross[joins]] + self.delay[joins] - self.total[joins]
-        other[self.begins] = self.first[self.begins] - self.total[self.begins]
-        latest = _running_maximum(other, self.chained)
-        by_cross = np.zeros(len(other), bool)
-        is_first = joins == 0
-        before = np.where(is_first, NEVER, latest[joins - 1])
-        by_cross[joins] = (other[joins] > before) | ~self.chained[joins]
+        joins, begins = self.joins, self.begins
+        other = time[self.cross[joins]] + self.delay[joins] - self.total[joins]
+        latest = np.full(len(self.cross), NEVER)
+        latest[joins], latest[begins] = other, self.first - self.total[begins]
+        latest = _running_maximum(latest, self.chained)
+        by_cross = np.zeros(len(latest), bool)
+        by_cross[joins] = (other > latest[joins - 1]) | ~self.chained[joins]
         latest += self.total
         return latest, by_cross
 
@@ -231,7 +269,8 @@ class _Chains:
         cross = self.cross[heads]
         is_root = cross == NONE
         since = self.total[cross] - self.total[heads[run[cross]]]
-        start = np.where(is_root, self.first[heads], self.delay[heads] + since)
+        start = self.delay[heads] + since
+        start[is_root] = self.first
         above = sums_above(np.where(is_root, NONE, run[cross]), start)
         time: Ints = np.repeat(above - self.total[heads], size)
         time += self.total
@@ -247,8 +286,9 @@ class _Chains:
         following, chained = following.tolist(), [*self.chained.tolist(), False]
         missing = (self.chained.astype(np.int64) + (self.cross != NONE)).tolist()
         lag, delay = self.lag.tolist(), self.delay.tolist()
-        time = np.where(self.begins, self.first, NEVER).tolist()
-        ready = np.flatnonzero(self.begins).tolist()
+        begun = np.full(len(self.cross), NEVER)
+        begun[self.begins] = self.first
+        time, ready = begun.tolist(), self.begins.tolist()
 
         def reach(point: int, at: int) -> None:
             time[point] = max(time[point], at + delay[point])
@@ -266,13 +306,12 @@ class _Chains:
 
 
 def _running_maximum(values: Ints, chained: Flags) -> Ints:
-    """Return the largest value so far on each chain."""
+    """Return the largest value so far on each chain, in place of the values if chains are few."""
     edges = np.append(np.flatnonzero(~chained), len(values))
     if len(edges) <= MANY_CHAINS:
-        result = np.empty_like(values)
         for first, last in pairwise(edges.tolist()):  # one iteration per thread or stream
-            np.maximum.accumulate(values[first:last], out=result[first:last])
-        return result
+            np.maximum.accumulate(values[first:last], out=values[first:last])
+        return values
     known = values != NEVER
     low, high = int(values[known].min()), int(values[known].max())
     chain = np.cumsum(~chained)

@@ -22,6 +22,7 @@ from bridge.join.arrays import (
     is_sorted,
     number_groups,
     order_by,
+    repeated,
 )
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
@@ -184,11 +185,12 @@ class Work:
         A launch of a CUDA graph issues many activities, on any stream.
         """
         several = np.bincount(self.launch[self.launch != NONE]) > 1
+        if not several.any():
+            return repeated(NONE, len(self.launch))
         is_one_of_many = np.append(several, False)[self.launch] & (self.launch != NONE)
         rows = np.flatnonzero(is_one_of_many)
         result = np.full(len(self.launch), NONE)
-        if len(rows):
-            result[rows] = last_ended(self, self.launch, rows)
+        result[rows] = last_ended(self, self.launch, rows)
         return result
 
 

@@ -21,18 +21,22 @@ from bridge.join.arrays import NONE, Flags, Ints, Rows, number_groups, order_by
 class DevicePoints:
     """Points of all lanes, one after the other; after them those at which ranks met.
 
-    ``time``, ``chained`` and ``cross`` are as in `Graph`. ``start`` and ``end`` are the points of
-    each activity, by its place in `Work`; ``activity`` is the activity of each point, NONE where
-    ranks met. ``ruled`` are the points at which activities wait by a rule, see `Waits`.
+    ``time``, ``chained`` and ``cross`` are as in `Graph`. ``end`` is the point at which each activity
+    ends, by its place in `Work`; ``activity`` is the activity of each point, NONE where ranks met.
+    ``ruled`` are the points at which activities wait by a rule, see `Waits`.
     """
 
     time: Ints
     chained: Flags
     cross: Rows
-    start: Ints
     end: Ints
     activity: Rows
     ruled: Ints
+
+    @property
+    def start(self) -> Ints:
+        """The point at which each activity begins: the one before its end."""
+        return self.end - 1
 
     @classmethod
     def of(cls, work: Work, waits: Waits) -> DevicePoints:
@@ -57,9 +61,7 @@ class DevicePoints:
         follows = is_next[activity]
         ended[follows] = np.maximum(ended[follows], work.end[previous[activity[follows]]])
         time[waiting] = ended
-        return _with_collectives(
-            work, cls(time, chained, cross, start, end, owner, waiting[by_rule])
-        )
+        return _with_collectives(work, cls(time, chained, cross, end, owner, waiting[by_rule]))
 
 
 def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:

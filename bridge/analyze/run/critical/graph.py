@@ -44,7 +44,8 @@ class Graph:
         by_cross = np.zeros(len(self.time), bool)
         by_cross[joins[is_later]] = True
         chain[joins[is_later]] = other[is_later]
-        chain[self.is_root] = self.time[self.is_root]
+        roots = np.flatnonzero(~self.chained & (self.cross == NONE))
+        chain[roots] = self.time[roots]
         return by_cross, np.subtract(self.time, chain, out=chain)
 
     @property
@@ -57,17 +58,12 @@ class Graph:
         """The time of each point since its latest predecessor, in ns; 0 without a predecessor."""
         return self._latest[1]
 
-    @cached_property
-    def is_root(self) -> Flags:
-        """Which points have no predecessor."""
-        result: Flags = ~self.chained & (self.cross == NONE)
-        return result
-
     def path(self, last: int) -> Ints:
         """Return the points from ``last`` back to a root, each the latest predecessor of the one before."""
         heads = np.flatnonzero(self.by_cross | ~self.chained)  # here a walk leaves its chain
-        after = np.searchsorted(heads, self.cross[heads], side="right") - 1
-        after[self.is_root[heads]] = len(heads)
+        cross = self.cross[heads]
+        after = np.searchsorted(heads, cross, side="right") - 1
+        after[cross == NONE] = len(heads)
         first = int(np.searchsorted(heads, last, side="right")) - 1
         visited = _walk(np.append(after, len(heads)), first)
         begin = heads[visited]

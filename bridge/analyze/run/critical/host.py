@@ -42,21 +42,21 @@ class _Points:
 class HostPoints:
     """Points of all threads, one thread after the other, in order of time.
 
-    ``stack`` is the thread of each, by its number in the nesting. ``call`` is the outermost API call that is open right
-    before each point, ``node`` the innermost range, ``system`` the outermost call of the operating system, NONE for
-    none. ``launch`` and ``returned`` are the points of each API call from which on its activities may begin, and at
-    which it returns, NONE for calls of a thread that is not followed; ``released`` are those at which the waits of
-    `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of each handover: at its start on both
-    threads, the waiting one first, and at its end on both, the working one first.
+    ``stacks`` is the thread of each chain of points, by its number in the nesting. ``call`` is the outermost API call
+    that is open right before each point, ``node`` the innermost range, ``system`` the outermost call of the operating
+    system, NONE for none. ``launch`` and ``returned`` are the points of each API call from which on its activities may
+    begin, and at which it returns, NONE for calls of a thread that is not followed; ``released`` are those at which the
+    waits of `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of each handover: at its start on
+    both threads, the waiting one first, and at its end on both, the working one first.
     """
 
     time: Ints
     chained: Flags
-    stack: Rows
+    stacks: Rows
     call: Rows
     node: Rows
     system: Rows
-    launch: Ints
+    launch: Rows
     returned: Ints
     released: Rows
     handed: Rows
@@ -88,18 +88,24 @@ class HostPoints:
         return cls(
             time=time,
             chained=chained,
-            stack=stack,
+            stacks=stack[~chained],
             call=_open_calls(calls, of_calls, len(time)),
             node=_latest(nodes.values, np.concatenate((ends, starts)), len(time)),
             system=_latest(system.values, np.concatenate((closes, opens)), len(time)),
-            launch=np.append(of_calls, NONE)[calls.launch].astype(np.int64),
-            returned=np.append(of_calls, NONE)[calls.returned].astype(np.int64),
+            launch=np.append(of_calls, np.int32(NONE))[calls.launch],
+            returned=np.append(of_calls, NONE)[calls.returned],
             released=of_calls[calls.released],
             handed=handed.copy(),
             begun=begun.copy(),
             done=done.copy(),
             taken=taken.copy(),
         )
+
+    @property
+    def stack(self) -> Rows:
+        """The thread of each point."""
+        edges = np.append(np.flatnonzero(~self.chained), len(self.chained))
+        return np.repeat(self.stacks, np.diff(edges))
 
     def threads(self, points: Ints) -> Ints:
         """Return a number for the thread of each of some points."""

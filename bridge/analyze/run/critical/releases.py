@@ -189,7 +189,7 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
     if len(first) <= 1:
         return nothing, nothing
     last = np.append(first[1:], len(host.time))
-    process = _processes(work)[host.stack[first]]
+    process = _processes(work)[host.stacks]
     order = order_by(process, host.time[first])
     begun, by = [], []
     for begin, end in pairwise(run_edges(process[order]).tolist()):  # one iteration per process

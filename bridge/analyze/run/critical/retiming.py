@@ -89,17 +89,13 @@ Change = Callable[[Draft], None]
 class Retiming:
     """The graph without the points that only pass on the time of the point before.
 
-    ``points`` are the numbers of the kept points in the graph, and ``kept`` is the kept point that each point of the
-    graph adds its delay to: to its own delay, or to its ``lag``, that of the points left out before it. ``ends`` are
-    the kept points with which chains end. ``chained`` and ``cross`` are as in `Graph`, by the numbers of kept points.
+    ``points`` are the numbers of the kept points in the graph, and ``ends`` the kept points with which chains end.
+    ``chained`` and ``cross`` are as in `Graph`, by the numbers of kept points.
     """
 
     graph: Graph
     points: Ints
-    kept: Rows
-    is_kept: Flags
     ends: Rows
-    lag: Ints
     chained: Flags
     cross: Rows
 
@@ -119,20 +115,14 @@ class Retiming:
         is_kept |= ends
         points = np.flatnonzero(is_kept)
         chained, cross = graph.chained[points], graph.cross[points]
-        kept = np.cumsum(is_kept, dtype=np.int32)
-        kept -= is_kept
-        lag = graph.time[points - 1]  # points left out only follow the one before them
-        lag[1:] -= graph.time[points[:-1]]
-        lag[~chained] = 0
+        number = np.cumsum(is_kept, dtype=np.int32)
+        number -= 1
         return cls(
             graph=graph,
             points=points,
-            kept=kept,
-            is_kept=is_kept,
-            ends=kept[ends],
-            lag=lag,
+            ends=number[ends],
             chained=chained,
-            cross=np.where(cross == NONE, np.int32(NONE), kept[cross]),
+            cross=np.where(cross == NONE, np.int32(NONE), number[cross]),
         )
 
     def end(self, draft: Draft) -> int:
@@ -166,13 +156,14 @@ class Retiming:
 
     def retimed(self, draft: Draft) -> tuple[Graph, int]:
         """Return the graph with the times of all points in the run of a draft, and the point that ends it."""
-        kept = self.times(draft)
-        passed = np.cumsum(np.where(self.is_kept, 0, draft.delay))
-        before = self.kept - ~self.is_kept  # the last kept point up to each point
+        kept, passed = self.times(draft), np.cumsum(draft.delay)
+        size = np.diff(self.points, append=len(passed))  # a kept point, and those left out after it
+        is_kept = np.zeros(len(passed), bool)
+        is_kept[self.points] = True
         graph = Graph(
-            kept[before] + passed - passed[self.points][before],
-            self.graph.chained | ~self.is_kept,
-            np.where(self.is_kept, draft.cross, NONE),
+            np.repeat(kept - passed[self.points], size) + passed,
+            self.graph.chained | ~is_kept,
+            np.where(is_kept, draft.cross, np.int32(NONE)),
         )
         return graph, int(self.points[self.ends[np.argmax(kept[self.ends])]])
 
@@ -181,13 +172,18 @@ class Retiming:
         points, cross = self.points, self.cross
         if draft.relinked:
             linked = draft.cross[points]
-            if not self.is_kept[linked[linked != NONE]].all():
+            rows = np.flatnonzero(linked != self.graph.cross[points])
+            linked = linked[rows]
+            number = np.searchsorted(points, linked)
+            if (np.append(points, NONE)[number] != linked)[linked != NONE].any():
                 raise ValueError("a draft lets points wait only for points that others waited for")
-            cross = np.where(linked == NONE, np.int32(NONE), self.kept[linked])
+            cross = cross.copy()
+            cross[rows] = np.where(linked == NONE, NONE, number)
         begins = np.flatnonzero(~self.chained & (cross == NONE))
         chains = _Chains(
-            lag=self._lags(draft),
-            delay=draft.delay[points],
+            points=points,
+            delay=draft.delay,
+            total=np.cumsum(draft.delay)[points],
             chained=self.chained,
             cross=cross,
             begins=begins,
@@ -195,44 +191,34 @@ class Retiming:
         )
         return chains.times(self._by_cross)
 
-    def _lags(self, draft: Draft) -> Ints:
-        """Return the delay of all points left out before each kept one."""
-        is_changed = np.zeros(len(draft.delay), bool)
-        for points in draft.changed:
-            is_changed[points] = True
-        changed = np.flatnonzero(is_changed & ~self.is_kept)
-        into = self.kept[changed]
-        known = into < len(self.lag)  # points after the last kept one delay nothing
-        lag = self.lag.copy()
-        shorter = draft.recorded[changed] - draft.delay[changed]
-        np.subtract.at(lag, into[known], shorter[known])
-        return lag
-
 
 @dataclass(frozen=True)
 class _Chains:
-    """Points, the delay of all points left out before each (``lag``) and its own.
+    """Some ``points`` of a graph, and the ``total`` of the delays up to each as if the graph were one chain.
 
+    Totals are compared only within chains. ``delay`` is that before each point of the graph.
     ``begins`` are the points without a predecessor, and ``first`` the time of each.
     """
 
-    lag: Ints
+    points: Ints
     delay: Ints
+    total: Ints
     chained: Flags
     cross: Rows
     begins: Ints
     first: Ints
 
     @cached_property
-    def total(self) -> Ints:
-        """The delays up to each point as if all points were one chain."""
-        result = self.lag + self.delay
-        return np.cumsum(result, out=result)
-
-    @cached_property
     def joins(self) -> Ints:
         """The points with a predecessor on another chain."""
         return np.flatnonzero(self.cross != NONE)
+
+    @cached_property
+    def join_offset(self) -> Ints:
+        """The delay before each join, less its total."""
+        joins = self.joins
+        result: Ints = self.delay[self.points[joins]] - self.total[joins]
+        return result
 
     def times(self, by_cross: Flags) -> Ints:
         """Return the time of each point; ``by_cross`` is a first guess of the predecessor that is the latest."""
@@ -250,7 +236,7 @@ class _Chains:
         Predecessors on other chains keep their ``time``.
         """
         joins, begins = self.joins, self.begins
-        other = time[self.cross[joins]] + self.delay[joins] - self.total[joins]
+        other = time[self.cross[joins]] + self.join_offset
         latest = np.full(len(self.cross), NEVER)
         latest[joins], latest[begins] = other, self.first - self.total[begins]
         latest = _running_maximum(latest, self.chained)
@@ -269,7 +255,7 @@ class _Chains:
         cross = self.cross[heads]
         is_root = cross == NONE
         since = self.total[cross] - self.total[heads[run[cross]]]
-        start = self.delay[heads] + since
+        start = self.delay[self.points[heads]] + since
         start[is_root] = self.first
         above = sums_above(np.where(is_root, NONE, run[cross]), start)
         time: Ints = np.repeat(above - self.total[heads], size)
@@ -285,13 +271,13 @@ class _Chains:
         first = np.searchsorted(self.cross[following], np.arange(len(self.cross) + 1)).tolist()
         following, chained = following.tolist(), [*self.chained.tolist(), False]
         missing = (self.chained.astype(np.int64) + (self.cross != NONE)).tolist()
-        lag, delay = self.lag.tolist(), self.delay.tolist()
+        passed, delay = np.diff(self.total, prepend=0).tolist(), self.delay[self.points].tolist()
         begun = np.full(len(self.cross), NEVER)
         begun[self.begins] = self.first
         time, ready = begun.tolist(), self.begins.tolist()
 
         def reach(point: int, at: int) -> None:
-            time[point] = max(time[point], at + delay[point])
+            time[point] = max(time[point], at)
             missing[point] -= 1
             if not missing[point]:
                 ready.append(point)
@@ -299,9 +285,9 @@ class _Chains:
         while ready:
             point = ready.pop()
             if chained[point + 1]:
-                reach(point + 1, time[point] + lag[point + 1])
+                reach(point + 1, time[point] + passed[point + 1])
             for other in following[first[point] : first[point + 1]]:
-                reach(other, time[point])
+                reach(other, time[point] + delay[other])
         return np.array(time, np.int64)
 
 

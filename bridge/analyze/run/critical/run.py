@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.kinds import is_communication
@@ -14,7 +15,7 @@ from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import NEVER, Graph
 from bridge.analyze.run.critical.host import HostPoints, leading_threads
 from bridge.analyze.run.critical.releases import Releases
-from bridge.analyze.run.critical.retiming import Change, Retiming
+from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work, placed
 from bridge.importers import frames
@@ -123,7 +124,7 @@ class Run:
         result = np.zeros(len(self.graph), bool)
         host = slice(self.hosts, self.hosts + len(self.host.time))
         edges = np.append(np.flatnonzero(~self.host.chained), len(self.host.time))
-        leads = np.isin(self.host.stack[edges[:-1]], leading_threads(self.work, self.waits))
+        leads = np.isin(self.host.stacks, leading_threads(self.work, self.waits))
         result[host] = np.repeat(~leads, np.diff(edges))
         called = np.bincount(self.work.lane, self.work.launch != NONE)
         if called.any():  # else no call was recorded
@@ -176,19 +177,19 @@ class Run:
 
     def _device_kind(self, points: Ints) -> Ints:
         activity = self.device.activity[points]  # of a point where ranks met the last one, NONE
-        is_launched = self.graph.by_cross[points] & (points == self.device.start[activity])
+        is_launched = self.graph.by_cross[points] & (points == self.device.end[activity] - 1)
         waits = np.where(is_launched, KIND[LATENCY], KIND[GAP])
         return np.where(points == self.device.end[activity], self._work_kind[activity], waits)
 
     @cached_property
-    def _work_kind(self) -> Ints:
+    def _work_kind(self) -> NDArray[np.int8]:
         """The kind of each activity, by its place."""
         attributed = self.work.attributed
         kinds = np.array([*(KIND[name] for name in frames.ACTIVITY_KINDS), KIND[KERNEL]])
         kind = kinds[frames.codes(attributed.capture.activities["kind"])]
         kind[is_communication(attributed)] = KIND[COLLECTIVE]
         kind[~attributed.accounted] = KIND[ELSEWHERE]
-        return placed(kind, self.work.row)
+        return placed(kind.astype(np.int8), self.work.row)
 
     def _host_kind(self, points: Ints) -> Ints:
         call = self.host.call[points]
@@ -250,13 +251,16 @@ class Run:
         time = self.graph.time[points]
         return points[(self.graph.delay[points] > 0) & (time > self.first) & (time <= self.last)]
 
-    @cached_property
+    @property
     def elements(self) -> Elements:
-        """The elements of the critical path; they cover the time from ``first`` to ``last``."""
+        """The elements of the critical path; they cover the time from ``first`` to ``last``.
+
+        They are not kept, as there may be as many as points.
+        """
         points, time = self.path, self.graph.time
         kind, name = self.kind_of(points), self.name_of(points)
         first = self._begins(points, kind, name)
-        kind, name, begin = kind[first], name[first], points[first]
+        kind, name, begin = (placed(column, first) for column in (kind, name, points))
         start = np.maximum(time[begin] - self.graph.delay[begin], self.first)
         # Nothing is recorded before the first point of the path, and after its last.
         begun, ended = (*start[:1], self.last)[0], (*time[points[-1:]], self.last)[0]
@@ -334,25 +338,26 @@ class Run:
         """
         if not len(self):
             return self.span
-        releases = self.releases
-        kept = releases.draft(self.graph, paced=False)
-        change(kept)
-        ends = [self.retiming.end(kept)]
-        if len(releases.waits):
-            paced = releases.draft(self.graph, paced=True)
-            change(paced)
-            ends.append(self.retiming.end(paced))
-        return self.span - int(self.graph.time[self.end_point]) + max(ends)
+        end = max(self.retiming.end(self._draft(change, paced)) for paced in self._paces)
+        return self.span - int(self.graph.time[self.end_point]) + end
+
+    @property
+    def _paces(self) -> tuple[bool, ...]:
+        """Whether waits that no known thread ended come at their pace: as it was, and where there are some, also so."""
+        return (False, True) if len(self.releases.waits) else (False,)
+
+    def _draft(self, change: Change, paced: bool) -> Draft:
+        draft = self.releases.draft(self.graph, paced=paced)
+        change(draft)
+        return draft
 
     def retimed(self, change: Change) -> tuple[Retimed, Retimed]:
         """Return the run with other delays and edges: where the waits of `span_of` last as long, and at their pace."""
         if not len(self):
             return Retimed(self.graph, NONE, self.span), Retimed(self.graph, NONE, self.span)
-        releases, result = self.releases, []
-        for paced in (False, True) if len(releases.waits) else (False,):
-            draft = releases.draft(self.graph, paced=paced)
-            change(draft)
-            graph, last = self.retiming.retimed(draft)
+        result = []
+        for paced in self._paces:
+            graph, last = self.retiming.retimed(self._draft(change, paced))
             moved = int(graph.time[last] - self.graph.time[self.end_point])
             result.append(Retimed(graph, last, self.span + moved))
         return result[0], result[-1]

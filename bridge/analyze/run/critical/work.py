@@ -152,7 +152,7 @@ class Work:
         result[self.launch[self.launch != NONE]] = True
         return result
 
-    @cached_property
+    @property
     def launched_at(self) -> Ints:
         """From when on the activities of each API call may begin: its end.
 

@@ -33,30 +33,34 @@ class Graph:
         return len(self.time)
 
     @cached_property
-    def _latest(self) -> tuple[Flags, Ints]:
-        """`by_cross` and `delay`."""
-        chain = np.empty_like(self.time)
-        chain[1:] = self.time[:-1]
-        chain[~self.chained] = NEVER
-        joins = np.flatnonzero(self.cross != NONE)
-        other = self.time[self.cross[joins]]
-        is_later = other > chain[joins]
-        by_cross = np.zeros(len(self.time), bool)
-        by_cross[joins[is_later]] = True
-        chain[joins[is_later]] = other[is_later]
-        roots = np.flatnonzero(~self.chained & (self.cross == NONE))
-        chain[roots] = self.time[roots]
-        return by_cross, np.subtract(self.time, chain, out=chain)
-
-    @property
     def by_cross(self) -> Flags:
         """Whether each point has the other predecessor as its latest; of equal ones the chain counts."""
-        return self._latest[0]
+        joins = np.flatnonzero(self.cross != NONE)
+        chain = np.where(self.chained[joins], self.time[joins - 1], NEVER)
+        result = np.zeros(len(self.time), bool)
+        result[joins[self.time[self.cross[joins]] > chain]] = True
+        return result
 
-    @property
+    @cached_property
     def delay(self) -> Ints:
         """The time of each point since its latest predecessor, in ns; 0 without a predecessor."""
-        return self._latest[1]
+        return self.delays()
+
+    def delays(self) -> Ints:
+        """Return `delay` as a column of its own, which is not kept."""
+        result = np.empty_like(self.time)
+        result[1:] = self.time[:-1]
+        heads = np.flatnonzero(self.by_cross | ~self.chained)
+        result[heads] = self.time[np.where(self.by_cross[heads], self.cross[heads], heads)]
+        return np.subtract(self.time, result, out=result)
+
+    def delay_of(self, points: Ints) -> Ints:
+        """Return the `delay` of some points, without that of the others."""
+        by_cross = self.by_cross[points]
+        before = points - (by_cross | self.chained[points])
+        before[by_cross] = self.cross[points[by_cross]]
+        result: Ints = self.time[points] - self.time[before]
+        return result
 
     def path(self, last: int) -> Ints:
         """Return the points from ``last`` back to a root, each the latest predecessor of the one before."""

@@ -32,10 +32,10 @@ class Draft:
 
     ``delay`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points that were
     not earlier in the recorded run, so that no change makes a circle. What makes a delay shorter twice counts
-    once, the shorter one. ``changed`` are the points whose delay may differ from the ``recorded`` one.
+    once, the shorter one. ``changed`` are the points whose delay may differ from that in the recorded ``graph``.
     """
 
-    recorded: Ints
+    graph: Graph
     delay: Ints
     cross: Rows
     changed: list[Ints] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Draft:
     @classmethod
     def of(cls, graph: Graph) -> Draft:
         """Return a draft without any change."""
-        return cls(graph.delay, graph.delay.copy(), graph.cross)
+        return cls(graph, graph.delays(), graph.cross)
 
     def set(self, points: Ints, ns: Ints) -> None:
         """Let the delay before each of some points be so long."""
@@ -57,11 +57,11 @@ class Draft:
 
     def scale(self, points: Ints, factor: float | Floats) -> None:
         """Let the delay before some points be a part of what was recorded; 0 removes it."""
-        self.limit(points, np.rint(self.recorded[points] * factor).astype(np.int64))
+        self.limit(points, np.rint(self.graph.delay_of(points) * factor).astype(np.int64))
 
     def shorten(self, points: Ints, ns: Ints) -> None:
         """Take ns from the recorded delay before each of some points, at most all of it."""
-        self.limit(points, np.maximum(self.recorded[points] - ns, 0))
+        self.limit(points, np.maximum(self.graph.delay_of(points) - ns, 0))
 
     def remove(self, points: Ints) -> None:
         """Let no time pass between some points and what they wait for."""
@@ -136,7 +136,7 @@ class Retiming:
         if draft.relinked:
             return False
         for points in draft.changed:
-            shorter = draft.recorded[points] - draft.delay[points]
+            shorter = self.graph.delay_of(points) - draft.delay[points]
             if (shorter < 0).any() or shorter[self._is_critical[points]].any():
                 return False
         return True

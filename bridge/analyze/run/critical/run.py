@@ -249,7 +249,7 @@ class Run:
             return np.empty(0, np.int64)
         points = self.graph.path(self.end_point)[::-1]
         time = self.graph.time[points]
-        return points[(self.graph.delay[points] > 0) & (time > self.first) & (time <= self.last)]
+        return points[(self.graph.delay_of(points) > 0) & (time > self.first) & (time <= self.last)]
 
     @property
     def elements(self) -> Elements:
@@ -261,7 +261,7 @@ class Run:
         kind, name = self.kind_of(points), self.name_of(points)
         first = self._begins(points, kind, name)
         kind, name, begin = (placed(column, first) for column in (kind, name, points))
-        start = np.maximum(time[begin] - self.graph.delay[begin], self.first)
+        start = np.maximum(time[begin] - self.graph.delay_of(begin), self.first)
         # Nothing is recorded before the first point of the path, and after its last.
         begun, ended = (*start[:1], self.last)[0], (*time[points[-1:]], self.last)[0]
         before = np.array([self.first] if begun > self.first else [], np.int64)

@@ -95,7 +95,7 @@ class HostPoints:
             launch=np.append(of_calls, np.int32(NONE))[calls.launch],
             returned=np.append(of_calls, NONE)[calls.returned],
             released=of_calls[calls.released],
-            handed=handed.copy(),
+            handed=handed.copy(),  # not a view, which would keep the places of all points
             begun=begun.copy(),
             done=done.copy(),
             taken=taken.copy(),

@@ -197,9 +197,11 @@ def key_codes(*tables: Sequence[Ints]) -> list[Ints]:
 
 
 def _is_constant(columns: Sequence[Ints]) -> bool:
-    """Return whether all columns are broadcasts of one value; others are not looked at."""
+    """Return whether all columns hold one value in every row."""
     filled = [c for c in columns if len(c)]
-    return all(c.strides == (0,) and c[0] == filled[0][0] for c in filled)
+    return all(
+        c[0] == c[-1] == filled[0][0] and (c.strides == (0,) or (c == c[0]).all()) for c in filled
+    )
 
 
 def _missing(column: str, rows: int) -> Ints | pd.Categorical | NDArray[np.bool_]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Rows = NDArray[np.int32]  # row numbers of a long column; half as large as `Ints`
+Integers = NDArray[np.signedinteger[Any]]  # of any size
 Flags = NDArray[np.bool_]
 
 NONE = -1  # "no such row", in any column that holds row numbers
 
 
-def stable_order(key: Ints) -> Ints:
+def stable_order(key: Integers) -> Ints:
     """Return the stable sort order of a column; cheap if the column is already sorted."""
     if (key[1:] >= key[:-1]).all():
         return np.arange(len(key))
@@ -29,7 +32,9 @@ def order_by(*keys: Ints) -> Ints:
         return np.arange(len(keys[0]))
     order = stable_order(keys[-1])
     for key in keys[-2::-1]:
-        order = order[stable_order(key[order])]
+        following = key[order]
+        if not is_sorted(following):
+            order = order[stable_order(following)]
     return order
 
 
@@ -55,6 +60,13 @@ def outer_first_order(track: Ints, start: Ints, end: Ints) -> Ints:
     if same.any():
         return order_by(track, start, -end)
     return np.arange(len(start)) if order is None else order
+
+
+def distinct(numbers: Ints) -> Ints:
+    """Return the distinct values of a column of small numbers from 0 on, sorted."""
+    if is_single_value(numbers):
+        return numbers[:1].copy()
+    return np.flatnonzero(np.bincount(numbers))
 
 
 def run_edges(key: Ints) -> Ints:

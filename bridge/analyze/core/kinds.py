@@ -180,7 +180,8 @@ def is_communication(attributed: AttributedCapture) -> Flags:
 def calls_matching(attributed: AttributedCapture, pattern: re.Pattern[str]) -> Flags:
     """Return whether the name of each API call matches a pattern such as `WAITING` or `COPYING`."""
     named = attributed.capture.launches["name"]
-    return _matching(named.cat.categories, pattern)[frames.codes(named)]
+    matches = _matching(named.cat.categories, pattern)
+    return matches[frames.codes(named)] if matches.any() else np.zeros(len(named), bool)
 
 
 @once

@@ -14,25 +14,29 @@ from bridge.analyze.run.concurrency.collective_names import parse_kernel
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.arrays import NONE, Flags, Ints, Rows, number_groups, order_by
 
 
 @dataclass(frozen=True)
 class DevicePoints:
     """Points of all lanes, one after the other; after them those at which ranks met.
 
-    ``time``, ``chained`` and ``cross`` are as in `Graph`. ``start`` and ``end`` are the points of
-    each activity, by its place in `Work`; ``activity`` is the activity of each point, NONE where
-    ranks met. ``ruled`` are the points at which activities wait by a rule, see `Waits`.
+    ``time``, ``chained`` and ``cross`` are as in `Graph`. ``end`` is the point at which each activity
+    ends, by its place in `Work`; ``activity`` is the activity of each point, NONE where ranks met.
+    ``ruled`` are the points at which activities wait by a rule, see `Waits`.
     """
 
     time: Ints
     chained: Flags
-    cross: Ints
-    start: Ints
+    cross: Rows
     end: Ints
-    activity: Ints
+    activity: Rows
     ruled: Ints
+
+    @property
+    def start(self) -> Ints:
+        """The point at which each activity begins: the one before its end."""
+        return self.end - 1
 
     @classmethod
     def of(cls, work: Work, waits: Waits) -> DevicePoints:
@@ -44,10 +48,10 @@ class DevicePoints:
         end = np.cumsum(size) - 1
         start = end - 1
         points = int(size.sum())
-        owner = np.repeat(np.arange(len(size)), size)
+        owner = np.repeat(np.arange(len(size), dtype=np.int32), size)
         chained = np.ones(points, bool)
         chained[(end - size + 1)[~is_next]] = False
-        cross = np.full(points, NONE)
+        cross = np.full(points, NONE, np.int32)
         earlier = np.append(0, np.cumsum(size - 2))[activity]  # points of activities before
         waiting = (end - size + 1)[activity] + np.arange(len(activity)) - earlier
         cross[waiting] = end[awaited]
@@ -57,9 +61,7 @@ class DevicePoints:
         follows = is_next[activity]
         ended[follows] = np.maximum(ended[follows], work.end[previous[activity[follows]]])
         time[waiting] = ended
-        return _with_collectives(
-            work, cls(time, chained, cross, start, end, owner, waiting[by_rule])
-        )
+        return _with_collectives(work, cls(time, chained, cross, end, owner, waiting[by_rule]))
 
 
 def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
@@ -70,14 +72,14 @@ def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
     is_first = np.append(True, met[1:] != met[:-1])
     last = np.append(is_first[1:], True)
     hub = (len(points.time) + np.flatnonzero(last))[np.cumsum(is_first) - 1]
-    cross = np.concatenate((points.cross, points.start[member]))
+    cross = np.concatenate((points.cross, points.start[member]), dtype=np.int32)
     cross[points.end[member]] = hub
     return replace(
         points,
         time=np.concatenate((points.time, work.start[member])),
         chained=np.concatenate((points.chained, ~is_first)),
         cross=cross,
-        activity=np.concatenate((points.activity, np.full(len(member), NONE))),
+        activity=np.concatenate((points.activity, np.full(len(member), NONE)), dtype=np.int32),
     )
 
 

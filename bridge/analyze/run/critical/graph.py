@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, Rows
 
 NEVER = np.iinfo(np.int64).min  # before all times
 
@@ -27,40 +27,39 @@ class Graph:
 
     time: Ints
     chained: Flags
-    cross: Ints
+    cross: Rows
 
     def __len__(self) -> int:
         return len(self.time)
 
     @cached_property
-    def _latest(self) -> tuple[Flags, Ints]:
-        """`by_cross` and `delay`."""
-        chain = np.empty_like(self.time)
-        chain[1:] = self.time[:-1]
-        chain[~self.chained] = NEVER
-        joins = np.flatnonzero(self.cross != NONE)
-        other = self.time[self.cross[joins]]
-        is_later = other > chain[joins]
-        by_cross = np.zeros(len(self.time), bool)
-        by_cross[joins[is_later]] = True
-        chain[joins[is_later]] = other[is_later]
-        chain[self.is_root] = self.time[self.is_root]
-        return by_cross, self.time - chain
-
-    @property
     def by_cross(self) -> Flags:
         """Whether each point has the other predecessor as its latest; of equal ones the chain counts."""
-        return self._latest[0]
-
-    @property
-    def delay(self) -> Ints:
-        """The time of each point since its latest predecessor, in ns; 0 without a predecessor."""
-        return self._latest[1]
+        joins = np.flatnonzero(self.cross != NONE)
+        chain = np.where(self.chained[joins], self.time[joins - 1], NEVER)
+        result = np.zeros(len(self.time), bool)
+        result[joins[self.time[self.cross[joins]] > chain]] = True
+        return result
 
     @cached_property
-    def is_root(self) -> Flags:
-        """Which points have no predecessor."""
-        result: Flags = ~self.chained & (self.cross == NONE)
+    def delay(self) -> Ints:
+        """The time of each point since its latest predecessor, in ns; 0 without a predecessor."""
+        return self.delays()
+
+    def delays(self) -> Ints:
+        """Return `delay` as a column of its own, which is not kept."""
+        result = np.empty_like(self.time)
+        result[1:] = self.time[:-1]
+        heads = np.flatnonzero(self.by_cross | ~self.chained)
+        result[heads] = self.time[np.where(self.by_cross[heads], self.cross[heads], heads)]
+        return np.subtract(self.time, result, out=result)
+
+    def delay_of(self, points: Ints) -> Ints:
+        """Return the `delay` of some points, without that of the others."""
+        by_cross = self.by_cross[points]
+        before = points - (by_cross | self.chained[points])
+        before[by_cross] = self.cross[points[by_cross]]
+        result: Ints = self.time[points] - self.time[before]
         return result
 
     @cached_property
@@ -70,7 +69,7 @@ class Graph:
         The last entries are for the end of a walk, which heads without a predecessor lead to.
         """
         heads = np.flatnonzero(self.by_cross | ~self.chained)
-        is_last = self.is_root[heads]
+        is_last = self.cross[heads] == NONE
         after = np.searchsorted(heads, self.cross[heads], side="right") - 1
         after[is_last] = len(heads)
         time = np.where(is_last, NEVER, self.time[self.cross[heads]])
@@ -105,7 +104,7 @@ class Graph:
         entry = np.empty_like(visited)  # the point of each head's chain that the walk comes to
         entry[:, 0] = last[rows]
         before = heads[np.minimum(visited[:, :-1], len(heads) - 1)]
-        entry[:, 1:] = np.where(self.is_root[before], NONE, self.cross[before])
+        entry[:, 1:] = self.cross[before]
         is_part = (visited < len(heads)) & (entry != NONE)
         is_part &= self.time[entry] > since[rows, np.newaxis]
         row, entry = np.repeat(rows, is_part.sum(axis=1)), entry[is_part]

@@ -11,98 +11,128 @@ from bridge.analyze.run.causes.host_timeline import Cover, count_before
 from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
 from bridge.analyze.run.critical.handover import Handovers
 from bridge.analyze.run.critical.waits import Waits
-from bridge.analyze.run.critical.work import Work
+from bridge.analyze.run.critical.work import Work, placed, shifted
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, order_by, stable_order
-
-Rows = NDArray[np.int32]  # of a column with a row per point; half as large as `Ints`
+from bridge.join.arrays import (
+    BLOCK,
+    NONE,
+    Flags,
+    Ints,
+    Rows,
+    distinct,
+    order_by,
+    stable_order,
+    taken,
+)
 
 
 @dataclass(frozen=True)
 class _Points:
     """Points of one sort, before all are sorted by thread and time."""
 
-    stack: Ints
+    stack: Rows
     time: Ints
+
+    @classmethod
+    def of(cls, stack: Ints, time: Ints) -> _Points:
+        return cls(stack.astype(np.int32), time)
 
 
 @dataclass(frozen=True)
 class HostPoints:
     """Points of all threads, one thread after the other, in order of time.
 
-    ``stack`` is the thread of each, by its number in the nesting. ``call`` is the outermost API call that is open right
-    before each point, ``node`` the innermost range, ``system`` the outermost call of the operating system, NONE for
-    none. ``launch`` and ``returned`` are the points of each API call from which on its activities may begin, and at
-    which it returns, NONE for calls of a thread that is not followed; ``released`` are those at which the waits of
-    `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of each handover: at its start on both
-    threads, the waiting one first, and at its end on both, the working one first.
+    ``stacks`` is the thread of each chain of points, by its number in the nesting. ``call`` is the outermost API call
+    that is open right before each point, ``node`` the innermost range, ``system`` the outermost call of the operating
+    system, NONE for none. ``launch`` and ``returned`` are the points of each API call from which on its activities may
+    begin, and at which it returns, NONE for calls of a thread that is not followed; ``released`` are those at which the
+    waits of `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of each handover: at its start on
+    both threads, the waiting one first, and at its end on both, the working one first.
     """
 
     time: Ints
     chained: Flags
-    stack: Rows
+    stacks: Rows
     call: Rows
     node: Rows
     system: Rows
-    launch: Ints
+    launch: Rows
     returned: Ints
-    released: Ints
-    handed: Ints
-    begun: Ints
-    done: Ints
-    taken: Ints
+    released: Rows
+    handed: Rows
+    begun: Rows
+    done: Rows
+    taken: Rows
 
     @classmethod
     def of(cls, work: Work, waits: Waits) -> HostPoints:
-        nodes = _NodePoints.of(work, waits)
-        handovers = Handovers.of(work, *node_times(work))
+        times = node_times(work)
+        nodes = _NodePoints.of(work, waits, *times)
+        handovers = Handovers.of(work, *times)
         followed = _followed_threads(work, waits)
         calls = _CallPoints.of(work, waits, followed)
-        parts = (
-            _Points(handovers.working, handovers.start),
-            _Points(handovers.waiting, handovers.start),
-            calls.points,  # before ranges: no call is cut by a range that ends with it
-            *nodes.points,
-            *(system := _SystemPoints.of(work, handovers, followed)).points,
-            _Points(handovers.working, handovers.end),
-            _Points(handovers.waiting, handovers.end),
+        system = _SystemPoints.of(work, handovers, followed)
+        time, chained, stack, places = _in_order(
+            [
+                _Points.of(handovers.working, handovers.start),
+                _Points.of(handovers.waiting, handovers.start),
+                calls.points,  # before ranges: no call is cut by a range that ends with it
+                *nodes.points,
+                *system.points,
+                _Points.of(handovers.working, handovers.end),
+                _Points.of(handovers.waiting, handovers.end),
+            ]
         )
-        sizes = np.cumsum([len(part.time) for part in parts])[:-1]
-        stack, time = (
-            np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time")
-        )
-        order = order_by(stack, time)
-        stack, time = stack[order], time[order]
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        begun, handed, of_calls, ends, starts, closes, opens, done, taken = np.split(place, sizes)
-        chained = np.ones(len(order), bool)
-        chained[:1] = False
-        chained[1:] = stack[1:] == stack[:-1]
+        begun, handed, of_calls, ends, starts, closes, opens, done, taken = places
         chained[begun] = False  # before, the thread waited for this work
         return cls(
             time=time,
             chained=chained,
-            stack=stack.astype(np.int32),
-            call=_open_calls(calls, of_calls, len(order)),
-            node=_latest(nodes.values, np.concatenate((ends, starts)), len(order)),
-            system=_latest(system.values, np.concatenate((closes, opens)), len(order)),
-            launch=np.append(of_calls, NONE)[calls.launch],
+            stacks=stack[~chained],
+            call=_open_calls(calls, of_calls, len(time)),
+            node=_latest(nodes.values, np.concatenate((ends, starts)), len(time)),
+            system=_latest(system.values, np.concatenate((closes, opens)), len(time)),
+            launch=np.append(of_calls, np.int32(NONE))[calls.launch],
             returned=np.append(of_calls, NONE)[calls.returned],
             released=of_calls[calls.released],
-            handed=handed,
-            begun=begun,
-            done=done,
-            taken=taken,
+            handed=handed.copy(),  # not a view, which would keep the places of all points
+            begun=begun.copy(),
+            done=done.copy(),
+            taken=taken.copy(),
         )
+
+    @property
+    def stack(self) -> Rows:
+        """The thread of each point."""
+        edges = np.append(np.flatnonzero(~self.chained), len(self.chained))
+        return np.repeat(self.stacks, np.diff(edges))
+
+    def threads(self, points: Ints) -> Ints:
+        """Return a number for the thread of each of some points."""
+        result: Ints = np.searchsorted(np.flatnonzero(~self.chained), points, side="right")
+        return result
+
+
+def _in_order(parts: list[_Points]) -> tuple[Ints, Flags, Rows, list[Rows]]:
+    """Return `time`, `chained` and `stack` of all points in order, and the places of the points of each part."""
+    sizes = np.cumsum([len(part.time) for part in parts])[:-1]
+    stack, time = (np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time"))
+    order = order_by(stack, time)
+    stack, time = stack[order], time[order]
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    chained = np.ones(len(order), bool)
+    chained[:1] = False
+    chained[1:] = stack[1:] == stack[:-1]
+    return time, chained, stack, np.split(place, sizes)
 
 
 def node_times(work: Work) -> tuple[Ints, Ints]:
     """Return start and end of each node on the common clock."""
     nesting = work.attributed.attribution.nesting
-    report = frames.ints(work.attributed.capture.ranges, "report")[nesting.range]
-    offset = work.offset[report]
-    return nesting.start + offset, nesting.end + offset
+    report = taken(frames.ints(work.attributed.capture.ranges, "report"), nesting.range)
+    start, end = (shifted(time, work.offset, report) for time in (nesting.start, nesting.end))
+    return start, end
 
 
 @dataclass(frozen=True)
@@ -113,30 +143,32 @@ class _NodePoints:
     """
 
     points: tuple[_Points, _Points]
-    values: Ints
+    values: Rows
 
     @classmethod
-    def of(cls, work: Work, waits: Waits) -> _NodePoints:
-        """Return the points of all nodes.
+    def of(cls, work: Work, waits: Waits, start: Ints, end: Ints) -> _NodePoints:
+        """Return the points of all nodes, which last from ``start`` to ``end``.
 
         What begins or ends while a call waits for the device does so when the call returns, as the
         wait counts for the node in which the call began.
         """
-        nesting, (start, end) = work.attributed.attribution.nesting, node_times(work)
+        nesting = work.attributed.attribution.nesting
         calls = np.flatnonzero(waits.waits)
         spans = _Spans.of(
             work.attributed.attribution.stack[calls], work.call_start[calls], work.call_end[calls]
         )
         start, end = (spans.end(nesting.stack, time) for time in (start, end))
         node = np.flatnonzero(end > start)
-        ends = node[order_by(nesting.stack[node], end[node], -node)]
+        inner_first = node[::-1]
+        ends = inner_first[order_by(nesting.stack[inner_first], end[inner_first])]
         parent = nesting.parent[ends]
         is_same = (parent != NONE) & (nesting.stack[parent] == nesting.stack[ends])
         around = np.where(is_same, parent, NONE)
-        return cls(
-            (_Points(nesting.stack[ends], end[ends]), _Points(nesting.stack[node], start[node])),
-            np.concatenate((around, node)),
+        points = (
+            _Points.of(nesting.stack[rows], time[rows])
+            for rows, time in ((ends, end), (node, start))
         )
+        return cls((next(points), next(points)), np.concatenate((around, node), dtype=np.int32))
 
 
 @dataclass(frozen=True)
@@ -149,10 +181,10 @@ class _CallPoints:
     """
 
     points: _Points
-    call: Ints
-    change: Ints
-    launch: Ints
-    returned: Ints
+    call: Rows
+    change: NDArray[np.int8]
+    launch: Rows
+    returned: Rows
     released: Ints
 
     @classmethod
@@ -160,10 +192,10 @@ class _CallPoints:
         """Return the points of the ``followed`` threads, sorted by thread and call."""
         stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
         order = order_by(stack, start, end)
-        order = order[np.isin(stack[order], followed) & ~work.polls.inner[order]]
+        order = order[(np.isin(stack, followed) & ~work.polls.inner)[order]]
         count = np.bincount(waits.call, minlength=len(start))
         size = (2 + np.maximum(count - 1, 0))[order]
-        returned, begun = np.full(len(start), NONE), np.full(len(start), NONE)
+        returned, begun = (np.full(len(start), NONE, np.int32) for _ in range(2))
         returned[order] = np.cumsum(size) - 1
         begun[order] = returned[order] - size + 1
         nth = np.arange(len(waits.call)) - np.append(0, np.cumsum(count))[waits.call]
@@ -172,11 +204,11 @@ class _CallPoints:
         time[begun[order]] = start[order]
         time[released] = np.maximum(start[waits.call], waits.times(work))
         time[returned[order]] = end[order]
-        change = np.zeros(len(time), np.int64)
+        change = np.zeros(len(time), np.int8)
         change[begun[order]], change[returned[order]] = 1, -1
         launch = np.where(work.launched_at < end, begun, returned)
-        call = np.repeat(order, size)
-        return cls(_Points(stack[call], time), call, change, launch, returned, released)
+        call = np.repeat(order.astype(np.int32), size)
+        return cls(_Points.of(stack[call], time), call, change, launch, returned, released)
 
 
 def _followed_threads(work: Work, waits: Waits) -> Ints:
@@ -186,16 +218,15 @@ def _followed_threads(work: Work, waits: Waits) -> Ints:
     does. Without any other thread all are followed.
     """
     attribution = work.attributed.attribution
-    followed: Ints = np.union1d(_acting(work, waits), np.unique(attribution.nesting.stack))
-    return followed if len(followed) else np.unique(attribution.stack)
+    followed: Ints = np.union1d(_acting(work, waits), distinct(attribution.nesting.stack))
+    return followed if len(followed) else distinct(attribution.stack)
 
 
 def _acting(work: Work, waits: Waits) -> Ints:
     """Return the stacks of the threads that issue work, or wait for it other than by asking for it."""
     acts = work.issues | waits.waits
     acts[work.polls.first] = work.issues[work.polls.first]
-    result: Ints = np.unique(work.attributed.attribution.stack[acts])
-    return result
+    return distinct(work.attributed.attribution.stack[acts])
 
 
 def leading_threads(work: Work, waits: Waits) -> Ints:
@@ -207,7 +238,7 @@ def leading_threads(work: Work, waits: Waits) -> Ints:
     attribution, capture = work.attributed.attribution, work.attributed.capture
     acting = _acting(work, waits)
     if not len(acting):
-        return np.unique(np.concatenate((attribution.stack, attribution.nesting.stack)))
+        return np.union1d(distinct(attribution.stack), distinct(attribution.nesting.stack))
     parts = [acting]
     nesting = attribution.nesting
     for stack, table, rows in (
@@ -215,7 +246,7 @@ def leading_threads(work: Work, waits: Waits) -> Ints:
         (nesting.stack, capture.ranges, nesting.range),
     ):
         thread, process = (frames.ints(table, c)[rows] for c in ("thread", "process"))
-        parts.append(stack[(thread & frames.ID_BITS) == frames.pid(process)])
+        parts.append(distinct(stack[(thread & frames.ID_BITS) == frames.pid(process)]))
     result: Ints = np.unique(np.concatenate(parts))
     return result
 
@@ -228,7 +259,7 @@ class _SystemPoints:
     """
 
     points: tuple[_Points, _Points]
-    values: Ints
+    values: Rows
 
     @classmethod
     def of(cls, work: Work, handovers: Handovers, followed: Ints) -> _SystemPoints:
@@ -239,9 +270,10 @@ class _SystemPoints:
         calls = work.attributed.capture.system_calls
         if not len(calls):
             nothing = np.empty(0, np.int64)
-            return cls((_Points(nothing, nothing), _Points(nothing, nothing)), nothing)
-        offset = work.offset[frames.ints(calls, "report")]
-        start, end = (frames.ints(calls, c) + offset for c in ("start", "end"))
+            none = _Points.of(nothing, nothing)
+            return cls((none, none), nothing.astype(np.int32))
+        report = frames.ints(calls, "report")
+        start, end = (shifted(frames.ints(calls, c), work.offset, report) for c in ("start", "end"))
         stack = stacks_of(work.attributed, calls)
         rows = outer_calls(stack, start, end)
         rows = rows[np.isin(stack[rows], followed)]
@@ -254,8 +286,8 @@ class _SystemPoints:
         start, end = spans.end(stack, start), spans.begin(stack, end)
         lasts = end > start
         stack, rows = stack[lasts], rows[lasts]
-        points = _Points(stack, end[lasts]), _Points(stack, start[lasts])
-        return cls(points, np.concatenate((np.full(len(rows), NONE), rows)))
+        points = _Points.of(stack, end[lasts]), _Points.of(stack, start[lasts])
+        return cls(points, np.concatenate((np.full(len(rows), NONE), rows), dtype=np.int32))
 
 
 @dataclass(frozen=True)
@@ -286,23 +318,29 @@ class _Spans:
         return np.where(begun > ended, to[begun - 1], time)
 
 
-def _latest(values: Ints, places: Ints, size: int) -> Rows:
+def _latest(values: Rows, places: Rows, size: int) -> Rows:
     """Return for each point the value at the last of ``places`` before it, NONE before the first."""
-    after = np.full(size, NONE, np.int32)
-    after[places] = values
-    last = np.zeros(size, np.int32)
-    last[places] = places
-    np.maximum.accumulate(last, out=last)
-    result = np.full(size, NONE, np.int32)
-    result[1:] = after[last[:-1]]
-    return result
+    if not len(places):
+        return np.broadcast_to(np.int32(NONE), size)
+    result = np.full(size + 1, NONE, np.int32)
+    known = np.zeros(size + 1, bool)
+    result[1:][places], known[1:][places] = values, True
+    for first in range(0, size, BLOCK):  # goes on from the last point of the block before
+        block = result[first : first + BLOCK + 1]
+        last = np.where(known[first : first + BLOCK + 1], np.arange(len(block)), 0)
+        block[:] = block[np.maximum.accumulate(last)]
+    return result[:-1]
 
 
-def _open_calls(calls: _CallPoints, places: Ints, size: int) -> Rows:
+def _open_calls(calls: _CallPoints, places: Rows, size: int) -> Rows:
     """Return the outermost API call that is open right before each point, or NONE."""
     order = stable_order(places)
-    change = calls.change[order]
-    depth = np.cumsum(change)
+    change, call, places = (
+        placed(calls.change, order),
+        placed(calls.call, order),
+        placed(places, order),
+    )
+    depth = np.cumsum(change, dtype=np.int32)
     is_edge = ((depth == 1) & (change > 0)) | (depth == 0)
-    values = np.where(depth == 0, NONE, calls.call[order])
-    return _latest(values[is_edge], places[order[is_edge]], size)
+    values = np.where(depth == 0, np.int32(NONE), call)
+    return _latest(values[is_edge], places[is_edge], size)

@@ -40,6 +40,8 @@ NOTHING = np.empty(0, np.int64)
 
 def device_order(work: Work) -> Pairs:
     """Return activities, and what each waits for by the rules of the default stream, copy engines and processes."""
+    if not len(work.lane) or work.lane[0] == work.lane[-1]:  # a stream is in order anyway
+        return NOTHING, NOTHING
     parts = [*_default_streams(work), *_copy_engines(work), *_time_slices(work)]
     waiting, awaited = (
         (np.concatenate(c) for c in zip(*parts, strict=True)) if parts else (NOTHING, NOTHING)
@@ -123,11 +125,13 @@ def _copy_engines(work: Work) -> Iterator[Pairs]:
 
 def _time_slices(work: Work) -> Iterator[Pairs]:
     """Yield the kernels that waited for those of another process: without MPS a GPU works for one at a time."""
+    process = work.column("process")
+    if (process == process[0]).all():
+        return
     kernels = frames.is_kind(work.attributed.capture.activities, frames.KERNEL, frames.GRAPH)[
         work.row
     ]
     gpu = Devices.of_report(work.attributed).gpu[work.row]
-    process = work.column("process")
     rows = np.flatnonzero(kernels)
     rows = rows[order_by(gpu[rows], work.start[rows], work.rank[rows])]
     for first, last in pairwise(run_edges(gpu[rows]).tolist()):

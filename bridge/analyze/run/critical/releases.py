@@ -9,7 +9,7 @@ as long as it did, or end at the pace at which they ended.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -67,18 +67,20 @@ class HostWaits:
     def of(cls, work: Work, host: HostPoints) -> HostWaits:
         """Return the waits of the threads of a run."""
         names = work.attributed.capture.system_calls["name"]
+        code = np.append(frames.codes(names), NONE)
         is_wait = np.array(
             [*(WAITING.fullmatch(n) is not None for n in names.cat.categories), False], bool
-        )
-        name = np.append(frames.codes(names), NONE)[host.system]
-        rows = np.flatnonzero(is_wait[name] & host.chained & (host.call == NONE))
+        )[code]
+        rows = np.flatnonzero(is_wait[host.system]) if is_wait.any() else np.empty(0, np.int64)
+        rows = rows[host.chained[rows] & (host.call[rows] == NONE)]
         rows = rows[host.time[rows] - host.time[rows - 1] >= MIN_WAIT_NS]
+        name = code[host.system[rows]]
         op = np.append(work.attributed.node_op, NONE)[host.node[rows]]
         locking = [LOCKING.fullmatch(n) is not None for n in names.cat.categories]
         locks = np.array([*locking, False], bool)[name]
-        site, _ = number_groups(np.cumsum(~host.chained, dtype=np.int64)[rows], name[rows], op)
+        site, _ = number_groups(host.threads(rows), name, op)
         order = order_by(site, host.time[rows])
-        rows, site = rows[order], site[order]
+        rows, site, locks = rows[order], site[order], locks[order]
         goes_on = np.zeros(len(rows), bool)  # from the wait before
         goes_on[1:] = (site[1:] == site[:-1]) & (
             host.time[rows[1:] - 1] - host.time[rows[:-1]] <= AT_ONCE_NS
@@ -90,7 +92,7 @@ class HostWaits:
         is_lock = np.zeros(int(site.max(initial=NONE)) + 2, bool)
         is_lock[site[1:][of_python]] = True
         python = rows[is_lock[site]]
-        is_lock[site[locks[rows]]] = True
+        is_lock[site[locks]] = True
         return cls(rows[last], site[last], rows[first] - 1, is_lock[site[last]], python)
 
     def take(self, rows: Flags | Ints) -> HostWaits:
@@ -187,8 +189,11 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
     The first thread is taken for the one that made the others.
     """
     first = np.flatnonzero(~host.chained)
+    nothing = np.empty(0, np.int64)
+    if len(first) <= 1:
+        return nothing, nothing
     last = np.append(first[1:], len(host.time))
-    process = process_of_stacks(work)[host.stack[first]]
+    process = process_of_stacks(work)[host.stacks]
     order = order_by(process, host.time[first])
     begun, by = [], []
     for begin, end in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
@@ -197,7 +202,6 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
         at = np.searchsorted(times, host.time[first[others]], side="left") - 1
         begun.append(first[others][at >= 0])
         by.append(first[maker] + at[at >= 0])
-    nothing = np.empty(0, np.int64)
     return np.concatenate([nothing, *begun]), np.concatenate([nothing, *by])
 
 
@@ -236,7 +240,7 @@ class Releases:
 
     @classmethod
     def of(cls, work: Work, host: HostPoints, graph: Graph, hosts: int) -> tuple[Graph, Releases]:
-        """Return a graph with signals between threads and the points of releases.
+        """Add signals between threads to a graph; return it with the points of releases.
 
         Points of the host begin with ``hosts``. Waits of a site are released one after the other.
         """
@@ -246,13 +250,12 @@ class Releases:
         held = np.flatnonzero(is_lock & (signal != NONE) & ~np.isin(of_host.point, of_host.python))
         locked, unlocked = hosts + of_host.point[held], hosts + signal[held]
         of_host, signal = of_host.take(~is_lock), signal[~is_lock]
-        known = (signal != NONE) & (graph.cross[hosts + of_host.point] == NONE)
-        cross = graph.cross.copy()
+        cross = graph.cross
+        known = (signal != NONE) & (cross[hosts + of_host.point] == NONE)
         cross[hosts + of_host.point[known]] = hosts + signal[known]
         begun, by = _begun(work, host)
         free = cross[hosts + begun] == NONE
         cross[hosts + begun[free]] = hosts + by[free]
-        graph = replace(graph, cross=cross)
         long = host.time[of_host.point] - host.time[of_host.begin] >= MIN_PACED_NS
         unknown = of_host.take((signal == NONE) & long)
         often = np.append(np.bincount(unknown.site), 0) >= MIN_PACED
@@ -260,14 +263,15 @@ class Releases:
         waits, site, begin = hosts + unknown.point, unknown.site, hosts + unknown.begin
         is_first = _begins_anew(site, graph.time[waits])
         released = len(graph.time) + np.arange(len(waits))
-        extended = Graph(
-            np.concatenate((graph.time, graph.time[waits])),
-            np.concatenate((graph.chained, ~is_first)),
-            np.concatenate((graph.cross, np.where(is_first, begin, NONE))),
-        )
+        if len(waits):
+            graph = Graph(
+                np.concatenate((graph.time, graph.time[waits])),
+                np.concatenate((graph.chained, ~is_first)),
+                np.concatenate((cross, np.where(is_first, begin, NONE)), dtype=np.int32),
+            )
         within, elastic = (hosts + waiting.inner for waiting in (unknown, of_host.take(known)))
         python = hosts + of_host.python
-        return extended, cls(waits, released, within, elastic, python, locked, unlocked)
+        return graph, cls(waits, released, within, elastic, python, locked, unlocked)
 
     @property
     def points(self) -> Ints:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.run.critical.graph import NEVER, Graph
-from bridge.join.arrays import NONE, Flags, Ints, stable_order
+from bridge.join.arrays import NONE, Flags, Integers, Ints, Rows, stable_order
 from bridge.join.forest import sums_above
 
 Floats = NDArray[np.float64]
@@ -31,19 +32,19 @@ class Draft:
 
     ``delay`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points that were
     not earlier in the recorded run, so that no change makes a circle. What makes a delay shorter twice counts
-    once, the shorter one. ``changed`` are the points whose delay may differ from the ``recorded`` one.
+    once, the shorter one. ``changed`` are the points whose delay may differ from that in the recorded ``graph``.
     """
 
-    recorded: Ints
+    graph: Graph
     delay: Ints
-    cross: Ints
+    cross: Rows
     changed: list[Ints] = field(default_factory=list)
     relinked: bool = False
 
     @classmethod
     def of(cls, graph: Graph) -> Draft:
         """Return a draft without any change."""
-        return cls(graph.delay, graph.delay.copy(), graph.cross)
+        return cls(graph, graph.delays(), graph.cross)
 
     def set(self, points: Ints, ns: Ints) -> None:
         """Let the delay before each of some points be so long."""
@@ -56,11 +57,11 @@ class Draft:
 
     def scale(self, points: Ints, factor: float | Floats) -> None:
         """Let the delay before some points be a part of what was recorded; 0 removes it."""
-        self.limit(points, np.rint(self.recorded[points] * factor).astype(np.int64))
+        self.limit(points, np.rint(self.graph.delay_of(points) * factor).astype(np.int64))
 
     def shorten(self, points: Ints, ns: Ints) -> None:
         """Take ns from the recorded delay before each of some points, at most all of it."""
-        self.limit(points, np.maximum(self.recorded[points] - ns, 0))
+        self.limit(points, np.maximum(self.graph.delay_of(points) - ns, 0))
 
     def remove(self, points: Ints) -> None:
         """Let no time pass between some points and what they wait for."""
@@ -70,7 +71,7 @@ class Draft:
         """Let some points no longer wait for a point of another thread or stream."""
         self.link(points, np.full(len(points), NONE))
 
-    def link(self, points: Ints, to: Ints) -> None:
+    def link(self, points: Ints, to: Integers) -> None:
         """Let some points wait for other ones, instead of those of other threads or streams that they waited for.
 
         The other ones are some that a point of another thread or stream waits for in the recorded run, or that
@@ -88,19 +89,15 @@ Change = Callable[[Draft], None]
 class Retiming:
     """The graph without the points that only pass on the time of the point before.
 
-    ``points`` are the numbers of the kept points in the graph, and ``kept`` is the kept point that each point of the
-    graph adds its delay to: to its own delay, or to its ``lag``, that of the points left out before it. ``ends`` are
-    the kept points with which chains end. ``chained`` and ``cross`` are as in `Graph`, by the numbers of kept points.
+    ``points`` are the numbers of the kept points in the graph, and ``ends`` the kept points with which chains end.
+    ``chained`` and ``cross`` are as in `Graph`, by the numbers of kept points.
     """
 
     graph: Graph
     points: Ints
-    kept: NDArray[np.int32]
-    is_kept: Flags
-    ends: NDArray[np.int32]
-    lag: Ints
+    ends: Rows
     chained: Flags
-    cross: Ints
+    cross: Rows
 
     @classmethod
     def of(cls, graph: Graph, last: int, others: Ints, asides: Flags) -> Retiming:
@@ -116,35 +113,57 @@ class Retiming:
         is_kept[others] = True
         is_kept |= ~graph.chained
         is_kept |= ends
-        number = np.cumsum(is_kept, dtype=np.int32) - 1  # of kept points
         points = np.flatnonzero(is_kept)
-        passed = np.cumsum(np.where(is_kept, 0, graph.delay))[points]
         chained, cross = graph.chained[points], graph.cross[points]
-        kept = number + ~is_kept
+        number = np.cumsum(is_kept, dtype=np.int32)
+        number -= 1
         return cls(
             graph=graph,
             points=points,
-            kept=kept,
-            is_kept=is_kept,
             ends=number[ends],
-            lag=np.where(chained, np.diff(passed, prepend=0), 0),
             chained=chained,
-            cross=np.where(cross == NONE, NONE, kept[cross]),
+            cross=np.where(cross == NONE, np.int32(NONE), number[cross]),
         )
 
     def end(self, draft: Draft) -> int:
         """Return when the run of a draft ends."""
+        if self._keeps_end(draft):
+            return int(self.graph.time[self.points[self.ends]].max())
         return int(self.times(draft)[self.ends].max())
+
+    def _keeps_end(self, draft: Draft) -> bool:
+        """Return whether a draft only makes delays shorter, and none on the recorded path to the end."""
+        if draft.relinked:
+            return False
+        for points in draft.changed:
+            shorter = self.graph.delay_of(points) - draft.delay[points]
+            if (shorter < 0).any() or shorter[self._is_critical[points]].any():
+                return False
+        return True
+
+    @cached_property
+    def _is_critical(self) -> Flags:
+        """Whether each point of the graph is on the recorded path to the end."""
+        ends = self.points[self.ends]
+        result = np.zeros(len(self.graph), bool)
+        result[self.graph.path(int(ends[np.argmax(self.graph.time[ends])]))] = True
+        return result
+
+    @cached_property
+    def _by_cross(self) -> Flags:
+        """`Graph.by_cross` of the kept points."""
+        return self.graph.by_cross[self.points]
 
     def retimed(self, draft: Draft) -> tuple[Graph, int]:
         """Return the graph with the times of all points in the run of a draft, and the point that ends it."""
-        kept = self.times(draft)
-        passed = np.cumsum(np.where(self.is_kept, 0, draft.delay))
-        before = self.kept - ~self.is_kept  # the last kept point up to each point
+        kept, passed = self.times(draft), np.cumsum(draft.delay)
+        size = np.diff(self.points, append=len(passed))  # a kept point, and those left out after it
+        is_kept = np.zeros(len(passed), bool)
+        is_kept[self.points] = True
         graph = Graph(
-            kept[before] + passed - passed[self.points][before],
-            self.graph.chained | ~self.is_kept,
-            np.where(self.is_kept, draft.cross, NONE),
+            np.repeat(kept - passed[self.points], size) + passed,
+            self.graph.chained | ~is_kept,
+            np.where(is_kept, draft.cross, np.int32(NONE)),
         )
         return graph, int(self.points[self.ends[np.argmax(kept[self.ends])]])
 
@@ -153,46 +172,53 @@ class Retiming:
         points, cross = self.points, self.cross
         if draft.relinked:
             linked = draft.cross[points]
-            if not self.is_kept[linked[linked != NONE]].all():
+            rows = np.flatnonzero(linked != self.graph.cross[points])
+            linked = linked[rows]
+            number = np.searchsorted(points, linked)
+            if (np.append(points, NONE)[number] != linked)[linked != NONE].any():
                 raise ValueError("a draft lets points wait only for points that others waited for")
-            cross = np.where(linked == NONE, NONE, self.kept[linked])
-        begins = ~self.chained & (cross == NONE)
+            cross = cross.copy()
+            cross[rows] = np.where(linked == NONE, NONE, number)
+        begins = np.flatnonzero(~self.chained & (cross == NONE))
         chains = _Chains(
-            lag=self._lags(draft),
-            delay=draft.delay[points],
+            points=points,
+            delay=draft.delay,
+            total=np.cumsum(draft.delay)[points],
             chained=self.chained,
             cross=cross,
-            first=np.where(begins, self.graph.time[points], NEVER),
+            begins=begins,
+            first=self.graph.time[points[begins]],
         )
-        return chains.times(self.graph.by_cross[points])
-
-    def _lags(self, draft: Draft) -> Ints:
-        """Return the delay of all points left out before each kept one."""
-        changed = np.concatenate([np.empty(0, np.int64), *draft.changed])
-        changed = np.unique(changed[~self.is_kept[changed]])
-        into = self.kept[changed]
-        known = into < len(self.lag)  # points after the last kept one delay nothing
-        lag = self.lag.copy()
-        shorter = draft.recorded[changed] - draft.delay[changed]
-        np.subtract.at(lag, into[known], shorter[known])
-        return lag
+        return chains.times(self._by_cross)
 
 
 @dataclass(frozen=True)
 class _Chains:
-    """Points, the delay of all points left out before each (``lag``) and its own; ``first`` is the time of roots."""
+    """Some ``points`` of a graph, and the ``total`` of the delays up to each as if the graph were one chain.
 
-    lag: Ints
+    Totals are compared only within chains. ``delay`` is that before each point of the graph.
+    ``begins`` are the points without a predecessor, and ``first`` the time of each.
+    """
+
+    points: Ints
     delay: Ints
+    total: Ints
     chained: Flags
-    cross: Ints
+    cross: Rows
+    begins: Ints
     first: Ints
-    begins: Flags = field(init=False)
-    total: Ints = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "begins", self.first != NEVER)
-        object.__setattr__(self, "total", np.cumsum(self.lag + self.delay))
+    @cached_property
+    def joins(self) -> Ints:
+        """The points with a predecessor on another chain."""
+        return np.flatnonzero(self.cross != NONE)
+
+    @cached_property
+    def join_offset(self) -> Ints:
+        """The delay before each join, less its total."""
+        joins = self.joins
+        result: Ints = self.delay[self.points[joins]] - self.total[joins]
+        return result
 
     def times(self, by_cross: Flags) -> Ints:
         """Return the time of each point; ``by_cross`` is a first guess of the predecessor that is the latest."""
@@ -209,15 +235,13 @@ class _Chains:
 
         Predecessors on other chains keep their ``time``.
         """
-        joins = np.flatnonzero(self.cross != NONE)
-        other = np.full(len(self.cross), NEVER)
-        other[joins] = time[self.cross[joins]] + self.delay[joins] - self.total[joins]
-        other[self.begins] = self.first[self.begins] - self.total[self.begins]
-        latest = _running_maximum(other, self.chained)
-        by_cross = np.zeros(len(other), bool)
-        is_first = joins == 0
-        before = np.where(is_first, NEVER, latest[joins - 1])
-        by_cross[joins] = (other[joins] > before) | ~self.chained[joins]
+        joins, begins = self.joins, self.begins
+        other = time[self.cross[joins]] + self.join_offset
+        latest = np.full(len(self.cross), NEVER)
+        latest[joins], latest[begins] = other, self.first - self.total[begins]
+        latest = _running_maximum(latest, self.chained)
+        by_cross = np.zeros(len(latest), bool)
+        by_cross[joins] = (other > latest[joins - 1]) | ~self.chained[joins]
         latest += self.total
         return latest, by_cross
 
@@ -231,7 +255,8 @@ class _Chains:
         cross = self.cross[heads]
         is_root = cross == NONE
         since = self.total[cross] - self.total[heads[run[cross]]]
-        start = np.where(is_root, self.first[heads], self.delay[heads] + since)
+        start = self.delay[self.points[heads]] + since
+        start[is_root] = self.first
         above = sums_above(np.where(is_root, NONE, run[cross]), start)
         time: Ints = np.repeat(above - self.total[heads], size)
         time += self.total
@@ -246,12 +271,13 @@ class _Chains:
         first = np.searchsorted(self.cross[following], np.arange(len(self.cross) + 1)).tolist()
         following, chained = following.tolist(), [*self.chained.tolist(), False]
         missing = (self.chained.astype(np.int64) + (self.cross != NONE)).tolist()
-        lag, delay = self.lag.tolist(), self.delay.tolist()
-        time = np.where(self.begins, self.first, NEVER).tolist()
-        ready = np.flatnonzero(self.begins).tolist()
+        passed, delay = np.diff(self.total, prepend=0).tolist(), self.delay[self.points].tolist()
+        begun = np.full(len(self.cross), NEVER)
+        begun[self.begins] = self.first
+        time, ready = begun.tolist(), self.begins.tolist()
 
         def reach(point: int, at: int) -> None:
-            time[point] = max(time[point], at + delay[point])
+            time[point] = max(time[point], at)
             missing[point] -= 1
             if not missing[point]:
                 ready.append(point)
@@ -259,20 +285,19 @@ class _Chains:
         while ready:
             point = ready.pop()
             if chained[point + 1]:
-                reach(point + 1, time[point] + lag[point + 1])
+                reach(point + 1, time[point] + passed[point + 1])
             for other in following[first[point] : first[point + 1]]:
-                reach(other, time[point])
+                reach(other, time[point] + delay[other])
         return np.array(time, np.int64)
 
 
 def _running_maximum(values: Ints, chained: Flags) -> Ints:
-    """Return the largest value so far on each chain."""
+    """Return the largest value so far on each chain, in place of the values if chains are few."""
     edges = np.append(np.flatnonzero(~chained), len(values))
     if len(edges) <= MANY_CHAINS:
-        result = np.empty_like(values)
         for first, last in pairwise(edges.tolist()):  # one iteration per thread or stream
-            np.maximum.accumulate(values[first:last], out=result[first:last])
-        return result
+            np.maximum.accumulate(values[first:last], out=values[first:last])
+        return values
     known = values != NEVER
     low, high = int(values[known].min()), int(values[known].max())
     chain = np.cumsum(~chained)

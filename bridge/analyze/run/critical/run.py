@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,14 +12,14 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
-from bridge.analyze.run.critical.graph import Graph
+from bridge.analyze.run.critical.graph import NEVER, Graph
 from bridge.analyze.run.critical.host import HostPoints, leading_threads
 from bridge.analyze.run.critical.releases import Releases
-from bridge.analyze.run.critical.retiming import Change, Retiming
+from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
-from bridge.analyze.run.critical.work import Work
+from bridge.analyze.run.critical.work import Work, placed
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
 from bridge.join.attributed import AttributedCapture, once
 
 KINDS = (
@@ -58,18 +58,13 @@ KIND = {name: number for number, name in enumerate(KINDS)}
 class Elements:
     """The elements of the critical path in order of time: each begins where the one before ends.
 
-    ``kind`` is a position in `KINDS`, ``name`` one in `Run.names`, NONE for no name. ``activity``
-    is a row of activities, ``call`` one of API calls, ``node`` a node of the nesting; NONE where an
-    element is none.
+    ``kind`` is a position in `KINDS`, ``name`` one in `Run.names`, NONE for no name.
     """
 
     kind: Ints
     name: Ints
     start: Ints
     end: Ints
-    activity: Ints
-    call: Ints
-    node: Ints
 
 
 @dataclass(frozen=True)
@@ -128,14 +123,17 @@ class Run:
     def end_point(self) -> int:
         """The last point of the selected part of the run; of several one of a device."""
         leads = (self.graph.time <= self.last) & ~self.asides
-        return int(np.argmax(np.where(leads, self.graph.time, np.iinfo(np.int64).min)))
+        latest = self.graph.time.max(where=leads, initial=NEVER)
+        return int(np.argmax((self.graph.time == latest) & leads))
 
     @cached_property
     def asides(self) -> Flags:
         """Which points end no run: those of threads that do not lead, of work without a call, and of releases."""
         result = np.zeros(len(self.graph), bool)
         host = slice(self.hosts, self.hosts + len(self.host.time))
-        result[host] = ~np.isin(self.host.stack, leading_threads(self.work, self.waits))
+        edges = np.append(np.flatnonzero(~self.host.chained), len(self.host.time))
+        leads = np.isin(self.host.stacks, leading_threads(self.work, self.waits))
+        result[host] = np.repeat(~leads, np.diff(edges))
         called = np.bincount(self.work.lane, self.work.launch != NONE)
         if called.any():  # else no call was recorded
             result[: self.hosts] = np.append(called[self.work.lane] == 0, False)[
@@ -195,62 +193,69 @@ class Run:
         return result
 
     def _device_kind(self, points: Ints) -> Ints:
-        activity = self.device.activity[points]
-        of_activity = np.append(self._activity_kind, KIND[GAP])[activity]
-        is_end = points == np.append(self.device.end, NONE)[activity]
-        waits = np.where(self.graph.by_cross[points], KIND[LATENCY], KIND[GAP])
-        is_start = points == np.append(self.device.start, NONE)[activity]
-        waits = np.where(is_start, waits, KIND[GAP])
-        of_activity = np.where(self._is_selected[activity], of_activity, KIND[ELSEWHERE])
-        return np.where(is_end, of_activity, waits)
+        activity = self.device.activity[points]  # of a point where ranks met the last one, NONE
+        is_launched = self.graph.by_cross[points] & (points == self.device.end[activity] - 1)
+        waits = np.where(is_launched, KIND[LATENCY], KIND[GAP])
+        return np.where(points == self.device.end[activity], self._work_kind[activity], waits)
 
     @cached_property
-    def _is_selected(self) -> Flags:
-        """Whether each activity is selected, by its place; the last entry is for no activity."""
-        return np.append(self.work.attributed.accounted[self.work.row], True)
-
-    @cached_property
-    def _activity_kind(self) -> Ints:
+    def _work_kind(self) -> NDArray[np.int8]:
         """The kind of each activity, by its place."""
         attributed = self.work.attributed
-        code = frames.codes(attributed.capture.activities["kind"])[self.work.row]
-        kinds = np.array([*(KIND[name] for name in frames.ACTIVITY_KINDS), KIND[KERNEL]])[code]
-        kinds[is_communication(attributed)[self.work.row]] = KIND[COLLECTIVE]
-        return kinds
+        kinds = np.array([*(KIND[name] for name in frames.ACTIVITY_KINDS), KIND[KERNEL]])
+        kind = kinds[frames.codes(attributed.capture.activities["kind"])]
+        kind[is_communication(attributed)] = KIND[COLLECTIVE]
+        kind[~attributed.accounted] = KIND[ELSEWHERE]
+        return placed(kind.astype(np.int8), self.work.row)
 
     def _host_kind(self, points: Ints) -> Ints:
         call = self.host.call[points]
-        of_call = np.where(np.append(self.waits.waits, False)[call], KIND[SYNC], KIND[API])
         outside = np.where(self.host.system[points] != NONE, KIND[SYSTEM], KIND[HOST])
-        kind = np.where(call == NONE, outside, of_call)
-        attributed, node = self.work.attributed, self.host.node[points]
-        is_selected = np.append(attributed.accounted_launches, True)[call]
+        kind = np.where(call == NONE, outside, self._call_kind[call])
+        attributed = self.work.attributed
         if attributed.selection is not None:
-            is_selected &= np.append(attributed.selection.ranges, True)[
-                np.append(attributed.attribution.nesting.range, NONE)[node]
-            ]
-        return np.where(is_selected, kind, KIND[ELSEWHERE])
+            row = np.append(attributed.attribution.nesting.range, NONE)[self.host.node[points]]
+            kind[~np.append(attributed.selection.ranges, True)[row]] = KIND[ELSEWHERE]
+        return kind
+
+    @cached_property
+    def _call_kind(self) -> Ints:
+        """The kind of each API call; the last entry is for no call."""
+        kind = np.where(self.waits.waits, KIND[SYNC], KIND[API])
+        kind[~self.work.attributed.accounted_launches] = KIND[ELSEWHERE]
+        return np.append(kind, KIND[HOST])
 
     def name_of(self, points: Ints) -> Ints:
         """Return the name of the delay before each point: its op, else its kernel or API call."""
-        attributed = self.work.attributed
         result = np.empty(len(points), np.int64)
         is_device = points < self.hosts
-        row = np.append(self.work.row, NONE)[self.device.activity[points[is_device]]]
-        named = attributed.activity_name
-        ops, activities = len(attributed.ops), len(named.cat.categories)
-        node = np.append(attributed.attribution.node, NONE)[row]  # also of what is not counted
-        op = np.append(attributed.node_op, NONE)[node]
-        name = np.append(frames.codes(named), NONE)[row]
-        result[is_device] = np.where(op != NONE, op, np.where(name == NONE, NONE, ops + name))
+        result[is_device] = self._work_name[self.device.activity[points[is_device]]]
         here = points[~is_device] - self.hosts
-        op = np.append(attributed.node_op, NONE)[self.host.node[here]]
-        call = np.append(frames.codes(attributed.capture.launches["name"]), NONE)[
-            self.host.call[here]
-        ]
-        call = np.where(call == NONE, NONE, ops + activities + call)
-        result[~is_device] = np.where(op != NONE, op, call)
+        op = self._node_op[self.host.node[here]]
+        result[~is_device] = np.where(op != NONE, op, self._call_name[self.host.call[here]])
         return result
+
+    @cached_property
+    def _node_op(self) -> Rows:
+        """The op of each node; the last entry is for no node."""
+        return _with_none(self.work.attributed.node_op)
+
+    @cached_property
+    def _work_name(self) -> Rows:
+        """The name of each activity, by its place; the last entry is for no activity."""
+        attributed = self.work.attributed
+        op = self._node_op[attributed.attribution.node]  # also of what is not counted
+        code = frames.codes(attributed.activity_name)
+        name = np.where(code == NONE, NONE, len(attributed.ops) + code)
+        return _with_none(placed(np.where(op != NONE, op, name), self.work.row))
+
+    @cached_property
+    def _call_name(self) -> Rows:
+        """The name of each API call; the last entry is for no call."""
+        attributed = self.work.attributed
+        before = len(attributed.ops) + len(attributed.activity_name.cat.categories)
+        code = frames.codes(attributed.capture.launches["name"])
+        return _with_none(np.where(code == NONE, NONE, before + code))
 
     # -- The path
 
@@ -260,39 +265,46 @@ class Run:
         if not len(self):
             return np.empty(0, np.int64)
         points = self.graph.path(self.end_point)[::-1]
-        counts = (self.graph.delay[points] > 0) & (self.graph.time[points] > self.first)
-        return points[counts & (self.graph.time[points] <= self.last)]
+        time = self.graph.time[points]
+        return points[(self.graph.delay_of(points) > 0) & (time > self.first) & (time <= self.last)]
 
-    @cached_property
+    @property
     def elements(self) -> Elements:
-        """The elements of the critical path; they cover the time from ``first`` to ``last``."""
+        """The elements of the critical path; they cover the time from ``first`` to ``last``.
+
+        They are not kept, as there may be as many as points.
+        """
         points, time = self.path, self.graph.time
-        start = np.maximum(time[points] - self.graph.delay[points], self.first)
         kind, name = self.kind_of(points), self.name_of(points)
-        is_device = points < self.hosts
-        activity = np.append(self.work.row, NONE)[
-            np.append(self.device.activity, NONE)[np.where(is_device, points, NONE)]
-        ]
-        call, node = (
-            np.append(column, NONE)[np.where(is_device, NONE, points - self.hosts)]
-            for column in (self.host.call, self.host.node)
-        )
-        columns = (kind, name, activity, call, node)
-        edges = _edges(*columns, thread=_threads(self, points))
-        first = edges[:-1]
+        first = self._begins(points, kind, name)
+        kind, name, begin = (placed(column, first) for column in (kind, name, points))
+        start = np.maximum(time[begin] - self.graph.delay_of(begin), self.first)
         # Nothing is recorded before the first point of the path, and after its last.
         begun, ended = (*start[:1], self.last)[0], (*time[points[-1:]], self.last)[0]
         before = np.array([self.first] if begun > self.first else [], np.int64)
         after = np.array([ended] if ended < self.last else [], np.int64)
-        kind, name, activity, call, node = (
-            np.concatenate((np.full(len(before), value), column[first], np.full(len(after), value)))
-            for column, value in zip(columns, (KIND[UNKNOWN], *[NONE] * 4), strict=True)
+        kind, name = (
+            np.concatenate((np.full(len(before), value), column, np.full(len(after), value)))
+            for column, value in ((kind, KIND[UNKNOWN]), (name, NONE))
         )
-        starts = np.concatenate((before, start[first], after))
-        ends = np.append(starts[1:], self.last)[: len(starts)]
-        return Elements(
-            kind=kind, name=name, start=starts, end=ends, activity=activity, call=call, node=node
-        )
+        edges = np.concatenate((before, start, after, [self.last]))
+        return Elements(kind, name, edges[:-1], edges[1:])
+
+    def _begins(self, points: Ints, kind: Ints, name: Ints) -> Ints:
+        """Return where each element begins among the points of the path.
+
+        Points of one thread in a row belong to one element if all that is known of them is equal; a point of a device
+        is always an element of its own.
+        """
+        is_new = np.ones(len(points), bool)
+        rows = np.flatnonzero(points >= self.hosts)
+        here = points[rows] - self.hosts
+        goes_on = rows[1:] == rows[:-1] + 1
+        columns = (kind[rows], name[rows], self.host.call[here], self.host.node[here])
+        for column in (self.host.threads(here), *columns):
+            goes_on &= column[1:] == column[:-1]
+        is_new[rows[1:][goes_on]] = False
+        return np.flatnonzero(is_new)
 
     @cached_property
     def retiming(self) -> Retiming:
@@ -318,18 +330,22 @@ class Run:
         return points if is_device else points + self.hosts
 
     @cached_property
-    def _device_labels(self) -> NDArray[np.int32]:
-        return self._labels(np.arange(self.hosts))
+    def _device_labels(self) -> Rows:
+        return self._labels(0, self.hosts)
 
     @cached_property
-    def _host_labels(self) -> NDArray[np.int32]:
-        return self._labels(self.hosts + np.arange(len(self.host.time)))
+    def _host_labels(self) -> Rows:
+        return self._labels(self.hosts, self.hosts + len(self.host.time))
 
-    def _labels(self, points: Ints) -> NDArray[np.int32]:
-        """Return kind and name of the delay before each point as one number."""
+    def _labels(self, first: int, last: int) -> Rows:
+        """Return kind and name of the delay before each of the points from ``first`` to ``last`` as one number."""
         size = len(self.names)
-        labels = self.kind_of(points) * size + self.name_of(points) % size  # "" is the last name
-        return labels.astype(np.int32)
+        labels = np.empty(last - first, np.int32)
+        for begin in range(first, last, BLOCK):  # in pieces that stay in the cache
+            points = np.arange(begin, min(begin + BLOCK, last))
+            label = self.kind_of(points) * size + self.name_of(points) % size  # "" is the last name
+            labels[begin - first : begin - first + len(points)] = label
+        return labels
 
     def span_of(self, change: Change) -> int:
         """Return the length of the run, or of its selected part, in ns with other delays and edges.
@@ -339,25 +355,26 @@ class Run:
         """
         if not len(self):
             return self.span
-        releases = self.releases
-        kept = releases.draft(self.graph, paced=False)
-        change(kept)
-        ends = [self.retiming.end(kept)]
-        if len(releases.waits):
-            paced = releases.draft(self.graph, paced=True)
-            change(paced)
-            ends.append(self.retiming.end(paced))
-        return self.span - int(self.graph.time[self.end_point]) + max(ends)
+        end = max(self.retiming.end(self._draft(change, paced)) for paced in self._paces)
+        return self.span - int(self.graph.time[self.end_point]) + end
+
+    @property
+    def _paces(self) -> tuple[bool, ...]:
+        """Whether waits that no known thread ended come at their pace: as it was, and where there are some, also so."""
+        return (False, True) if len(self.releases.waits) else (False,)
+
+    def _draft(self, change: Change, paced: bool) -> Draft:
+        draft = self.releases.draft(self.graph, paced=paced)
+        change(draft)
+        return draft
 
     def retimed(self, change: Change) -> tuple[Retimed, Retimed]:
         """Return the run with other delays and edges: where the waits of `span_of` last as long, and at their pace."""
         if not len(self):
             return Retimed(self.graph, NONE, self.span), Retimed(self.graph, NONE, self.span)
-        releases, result = self.releases, []
-        for paced in (False, True) if len(releases.waits) else (False,):
-            draft = releases.draft(self.graph, paced=paced)
-            change(draft)
-            graph, last = self.retiming.retimed(draft)
+        result = []
+        for paced in self._paces:
+            graph, last = self.retiming.retimed(self._draft(change, paced))
             moved = int(graph.time[last] - self.graph.time[self.end_point])
             result.append(Retimed(graph, last, self.span + moved))
         return result[0], result[-1]
@@ -370,27 +387,9 @@ class Run:
         )
 
 
-def _threads(run: Run, points: Ints) -> Ints:
-    """Return a code for the thread of each point, NONE on a device."""
-    is_device = points < run.hosts
-    code = np.append(np.cumsum(~run.host.chained), NONE)
-    return code[np.where(is_device, NONE, points - run.hosts)]
-
-
-def _edges(*columns: Ints, thread: Ints) -> Ints:
-    """Return where each element begins among points, then their number.
-
-    Points of one thread in a row belong to one element if all columns are equal; a point of a
-    device is always an element of its own.
-    """
-    if not len(thread):
-        return np.zeros(1, np.int64)
-    is_new = np.ones(len(thread), bool)
-    is_new[1:] = (thread[1:] != thread[:-1]) | (thread[1:] == NONE)
-    for column in columns:
-        is_new[1:] |= column[1:] != column[:-1]
-    result: Ints = np.append(np.flatnonzero(is_new), len(thread))
-    return result
+def _with_none(column: Ints) -> Rows:
+    """Return a column with NONE as its last entry."""
+    return np.append(column, NONE).astype(np.int32)
 
 
 @once
@@ -399,6 +398,14 @@ def _run(attributed: AttributedCapture, *, apart: bool = False) -> Run:
     waits = Waits.of(work)
     device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
     graph, releases = Releases.of(work, host, _linked(work, waits, device, host), len(device.time))
+    of_device, of_host = (
+        slice(first, first + len(points.time))
+        for first, points in ((0, device), (len(device.time), host))
+    )
+    device = replace(
+        device, **{c: getattr(graph, c)[of_device] for c in ("time", "chained", "cross")}
+    )
+    host = replace(host, **{c: getattr(graph, c)[of_host] for c in ("time", "chained")})
     part = next(iter(RunClocks.of(attributed).part.values()), Span(0, 0))
     return Run(work, waits, graph, device, host, releases, first=part.start, last=part.end)
 
@@ -406,7 +413,7 @@ def _run(attributed: AttributedCapture, *, apart: bool = False) -> Run:
 def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) -> Graph:
     """Return the graph with the links between devices and the host."""
     hosts = len(device.time)
-    cross = np.concatenate((device.cross, np.full(len(host.time), NONE)))
+    cross = np.concatenate((device.cross, np.full(len(host.time), NONE, np.int32)))
     launched = np.flatnonzero(work.launch != NONE)
     at = work.launched_at[work.launch[launched]] if len(launched) else launched
     launched = launched[at <= work.start[launched]]

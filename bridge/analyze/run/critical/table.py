@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import counts, ratio, sums, texts
-from bridge.analyze.run.critical.run import ELSEWHERE, KIND, KINDS, UNKNOWN, Run
+from bridge.analyze.run.critical.run import ELSEWHERE, KIND, KINDS, UNKNOWN, Elements, Run
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 
@@ -23,16 +23,13 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
     the clocks of several files differ.
     """
     run = Run.of(attributed)
-    elements = run.elements
-    group, rows = number_groups(elements.kind, elements.name)
-    time = sums(group, elements.end - elements.start, len(rows))
-    kind, name = elements.kind[rows], elements.name[rows]
+    kind, name, count, time = _sums(run.elements)
     without = _without(run, kind, name, time)
     table = pd.DataFrame(
         {
             "op": texts(run.names if len(run) else [""])[name],
             "kind": texts(KINDS)[kind],
-            "count": counts(group, len(rows)),
+            "count": count,
             "time_ns": time,
             "share": ratio(time, run.span),
             "without_ns": without,
@@ -42,6 +39,13 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
     table.attrs["run_ns"] = run.span
     table.attrs["is_part"] = attributed.selection is not None
     return table
+
+
+def _sums(elements: Elements) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return kinds and names of elements, how many are of each, and their time."""
+    group, rows = number_groups(elements.kind, elements.name)
+    time = sums(group, elements.end - elements.start, len(rows))
+    return elements.kind[rows], elements.name[rows], counts(group, len(rows)), time
 
 
 def _without(run: Run, kind: Ints, name: Ints, time: Ints) -> Ints:

@@ -211,6 +211,8 @@ class _Records:
 
 def _of_streams(work: Work, records: _Records, call: Ints) -> Pairs:
     """Return API calls that wait for a stream or an event, and the activity that each waits for."""
+    if not len(call):
+        return call, call
     start, end = work.call_start[call], work.call_end[call]
     process, work_process = _processes(work)
     on_event = calls_matching(work.attributed, EVENT_SYNC)
@@ -237,6 +239,8 @@ def _of_devices(work: Work, records: _Records, call: Ints) -> Pairs:
     Without a record of the wait, the call waits for all streams of its process. An activity that an
     earlier call of the thread has waited for is left out.
     """
+    if not len(call):
+        return call, call
     process, work_process = _processes(work)
     context = records.field(records.context, call)
     stack = work.attributed.attribution.stack[call]
@@ -286,6 +290,8 @@ def _stream_waits(work: Work, records: _Records, call: Ints) -> tuple[Ints, Ints
 
     ``call`` are the API calls that make a stream wait for an event.
     """
+    if not len(call):
+        return call, call
     stream, start = records.field(records.stream, call), work.call_start[call]
     call, stream, start = (c[stream != NONE] for c in (call, stream, start))
     order = order_by(records.work_stream, work.issued, work.rank)

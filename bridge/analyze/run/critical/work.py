@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -12,10 +13,21 @@ from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Integers,
+    Ints,
+    distinct,
+    is_sorted,
+    number_groups,
+    order_by,
+    repeated,
+)
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
 
+Column = TypeVar("Column", bound=Integers)
 QUERYING = re.compile(r"cu(?:da)?(?:Event|Stream)Query")
 NOT_READY = 600  # cudaErrorNotReady
 LANE = ("report", "process", "device", "context", "stream")
@@ -85,17 +97,19 @@ class Work:
         offset = (
             np.zeros(len(attributed.capture.facts), np.int64) if apart else _offsets(attributed)
         )
-        start = frames.ints(activities, "start") + offset[frames.ints(activities, "report")]
+        start = shifted(frames.ints(activities, "start"), offset, frames.ints(activities, "report"))
         end = start + attributed.duration
         row = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
         lane, _ = number_groups(*(frames.ints(activities, c) for c in LANE))
-        by_time = row[order_by(start[row], end[row])]
-        order = by_time[order_by(lane[by_time])]
+        by_time = row[order_by(placed(start, row), placed(end, row))]
+        order = placed(by_time, order_by(placed(lane, by_time)))
         rank = np.empty(len(start), np.int64)
         rank[by_time] = np.arange(len(by_time))
         calls = attributed.capture.launches
-        shift = offset[frames.ints(calls, "report")]
-        call_start, call_end = frames.ints(calls, "start") + shift, call_ends(attributed) + shift
+        call_start, call_end = (
+            shifted(time, offset, frames.ints(calls, "report"))
+            for time in (frames.ints(calls, "start"), call_ends(attributed))
+        )
         polls = Polls.of(
             attributed.attribution.stack,
             call_start,
@@ -107,11 +121,11 @@ class Work:
             attributed=attributed,
             offset=offset,
             row=order,
-            lane=lane[order],
-            start=start[order],
-            end=end[order],
-            rank=rank[order],
-            launch=attributed.attribution.launch[order],
+            lane=placed(lane, order),
+            start=placed(start, order),
+            end=placed(end, order),
+            rank=placed(rank, order),
+            launch=placed(attributed.attribution.launch, order),
             call_start=call_start,
             call_end=call_end,
             polls=polls,
@@ -146,7 +160,7 @@ class Work:
         result[self.launch[self.launch != NONE]] = True
         return result
 
-    @cached_property
+    @property
     def launched_at(self) -> Ints:
         """From when on the activities of each API call may begin: its end.
 
@@ -161,7 +175,7 @@ class Work:
 
     def column(self, name: str) -> Ints:
         """Return an integer column of the frame `activities` in this order."""
-        return frames.ints(self.attributed.capture.activities, name)[self.row]
+        return placed(frames.ints(self.attributed.capture.activities, name), self.row)
 
     @cached_property
     def before(self) -> Ints:
@@ -179,11 +193,12 @@ class Work:
         A launch of a CUDA graph issues many activities, on any stream.
         """
         several = np.bincount(self.launch[self.launch != NONE]) > 1
+        if not several.any():
+            return repeated(NONE, len(self.launch))
         is_one_of_many = np.append(several, False)[self.launch] & (self.launch != NONE)
         rows = np.flatnonzero(is_one_of_many)
         result = np.full(len(self.launch), NONE)
-        if len(rows):
-            result[rows] = last_ended(self, self.launch, rows)
+        result[rows] = last_ended(self, self.launch, rows)
         return result
 
 
@@ -191,7 +206,7 @@ def _offsets(attributed: AttributedCapture) -> Ints:
     """Return what is added to the times of each file."""
     capture = attributed.capture
     tables = (capture.activities, capture.launches, capture.ranges)
-    used = np.unique(np.concatenate([np.unique(frames.ints(t, "report")) for t in tables]))
+    used = np.unique(np.concatenate([distinct(frames.ints(t, "report")) for t in tables]))
     if len(used) <= 1:
         return np.zeros(len(capture.facts), np.int64)
     clocks = Clocks.of(attributed)
@@ -202,6 +217,17 @@ def _offsets(attributed: AttributedCapture) -> Ints:
             " by collectives: ask for the path of one report"
         )
     return clocks.offset
+
+
+def shifted(times: Ints, offset: Ints, report: Ints) -> Ints:
+    """Return times of files on one clock; the column itself if no file is shifted."""
+    return times + offset[report] if offset.any() else times
+
+
+def placed(column: Column, order: Ints) -> Column:
+    """Return a column in another order; the column itself if that is its own."""
+    is_own = len(order) == len(column) and is_sorted(order)
+    return column if is_own else cast(Column, column[order])
 
 
 def _follow_each_other(lane: Ints, start: Ints, end: Ints) -> bool:

@@ -307,8 +307,10 @@ def _before_roots(run: Run, gaps: _Gaps, gap: Ints, point: Ints) -> _Pieces:
     """Return the time before the points at which walks came to an end, where that is not the begin of their gap."""
     earliest = np.full(len(gaps.start), NONE)
     earliest[gap] = point  # the last one of each gap stays
-    is_known = np.append(run.graph.is_root, False)[earliest]
-    rows = np.flatnonzero(is_known | (gaps.last == NONE))
+    is_root = (
+        (earliest != NONE) & ~run.graph.chained[earliest] & (run.graph.cross[earliest] == NONE)
+    )
+    rows = np.flatnonzero(is_root | (gaps.last == NONE))
     root = earliest[rows]
     end = np.where(root == NONE, gaps.end[rows], np.append(run.graph.time, NONE)[root])
     cause = np.where(root >= run.hosts, CODE[ABSENT], CODE[UNKNOWN])

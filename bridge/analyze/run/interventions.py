@@ -93,11 +93,14 @@ def without_process(run: Run, places: Ints) -> Change:
     process = np.append(run.work.column("process"), NONE)
     waits = (process[waiting] != process[awaited]) & (is_gone[waiting] | is_gone[awaited])
     gone, free, points = without_work(run, places), _free(run, waits), points[waits]
+    starts = run.device.start[run.device.activity[points]]
+    delay = run.graph.delay_of(starts)
 
     def change(draft: Draft) -> None:
         gone(draft)
         free(draft)
         draft.remove(points)
+        draft.limit(starts, delay)
 
     return change
 

@@ -195,40 +195,16 @@ def _is_alike(evidence: Evidence, places: Ints, home: Ints, users: Ints) -> bool
 def shared_gpu(evidence: Evidence) -> Finding | None:
     """Find a GPU on which another process works, which has no rank of the run and less to do with it."""
     run = evidence.run
-    process, gpu = run.work.column("process"), run.gpu_of_place
-    users, first = number_groups(gpu, process)
-    several = np.flatnonzero(np.bincount(gpu[first], minlength=len(evidence.devices.names)) > 1)
-    if not len(several):
-        return None
-    others = _others(evidence, users, first, several)
-    places = np.flatnonzero(np.isin(users, others))
+    places = np.flatnonzero(run.of_others)
     if not len(places):
         return None
-    rows = run.work.row[places]
     figures = {
-        "device": evidence.devices.names[int(gpu[places[0]])],
-        "pid": int(frames.pid(process[places[:1]])[0]),
+        "device": evidence.devices.names[int(run.gpu_of_place[places[0]])],
+        "pid": int(frames.pid(run.work.column("process")[places[:1]])[0]),
         "work_ns": int((run.work.end - run.work.start)[places].sum()),
     }
     change = interventions.without_process(run, places)
-    return Finding(figures, rule.activity_table(evidence, rows), change=change)
-
-
-def _others(evidence: Evidence, users: Ints, first: Ints, several: Ints) -> Ints:
-    """Return the users, pairs of a GPU and a process, that are not those with most kinds of work on a shared GPU."""
-    run = evidence.run
-    name = frames.codes(evidence.attributed.activity_name)[run.work.row]
-    _, distinct = number_groups(users, name)
-    kinds = np.bincount(users[distinct], minlength=len(first))
-    gpu = run.gpu_of_place[first]
-    result = []
-    for one in several.tolist():
-        mine = np.flatnonzero(gpu == one)
-        main = mine[int(np.argmax(kinds[mine]))]
-        result += [
-            user for user in mine.tolist() if user != main and kinds[user] * 2 <= kinds[main]
-        ]
-    return np.array(result, np.int64)
+    return Finding(figures, rule.activity_table(evidence, run.work.row[places]), change=change)
 
 
 def pipeline_bubble(evidence: Evidence) -> Finding | None:

@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import highest
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import NEVER, Graph
 from bridge.analyze.run.critical.host import HostPoints, leading_threads
-from bridge.analyze.run.critical.releases import Releases
+from bridge.analyze.run.critical.releases import Releases, process_of_stacks
 from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work, placed
 from bridge.importers import frames
-from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
+from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows, is_single_value, number_groups
 from bridge.join.attributed import AttributedCapture, once
 
 KINDS = (
@@ -128,7 +129,10 @@ class Run:
 
     @cached_property
     def asides(self) -> Flags:
-        """Which points end no run: those of threads that do not lead, of work without a call, and of releases."""
+        """Which points end no run.
+
+        They are those of threads that do not lead, of work without a call, of processes beside the run, of releases.
+        """
         result = np.zeros(len(self.graph), bool)
         host = slice(self.hosts, self.hosts + len(self.host.time))
         edges = np.append(np.flatnonzero(~self.host.chained), len(self.host.time))
@@ -139,6 +143,13 @@ class Run:
             result[: self.hosts] = np.append(called[self.work.lane] == 0, False)[
                 self.device.activity
             ]
+        if self.of_others.any():
+            result[: self.hosts] |= np.append(self.of_others, False)[self.device.activity]
+            stack = self.work.attributed.attribution.stack
+            launched = self.work.launch[self.of_others & (self.work.launch != NONE)]
+            process = process_of_stacks(self.work)
+            beside = np.isin(process[self.host.stacks], process[stack[launched]])
+            result[host] |= np.repeat(beside, np.diff(edges))
         result[host.stop :] = True
         return result if not result.all() else np.zeros(len(result), bool)
 
@@ -365,8 +376,51 @@ class Run:
 
     def _draft(self, change: Change, paced: bool) -> Draft:
         draft = self.releases.draft(self.graph, paced=paced)
+        self._let_go(draft)
         change(draft)
         return draft
+
+    def _let_go(self, draft: Draft) -> None:
+        """Let waits for work of another process on the same GPU last as long as they did.
+
+        Which work of that process runs when other work is ready is chance.
+        """
+        points = self.shared
+        if not len(points):
+            return
+        starts = self.device.start[self.device.activity[points]]
+        ready, issued = self.graph.time[points - 1], self.graph.cross[starts]
+        known = issued != NONE
+        ready[known] = np.maximum(ready[known], self.graph.time[issued[known]])
+        draft.cut(points)
+        draft.set(points, np.zeros(len(points), np.int64))
+        draft.set(starts, np.maximum(self.graph.time[starts] - ready, 0))
+
+    @cached_property
+    def of_others(self) -> Flags:
+        """Which activities, by place, are of a process beside the run: one has twice as many kinds of work on its GPU."""
+        work = self.work
+        if is_single_value(work.column("process")):
+            return np.zeros(len(work.row), bool)
+        user, first = number_groups(self.gpu_of_place, work.column("process"))
+        name = frames.codes(work.attributed.activity_name)[work.row]
+        _, distinct = number_groups(user, name)
+        kinds = np.bincount(user[distinct], minlength=len(first))
+        most = highest(self.gpu_of_place[first], kinds, int(self.gpu_of_place.max(initial=0)) + 1)
+        result: Flags = (2 * kinds <= most[self.gpu_of_place[first]])[user]
+        return result
+
+    @cached_property
+    def shared(self) -> Ints:
+        """The points at which work waits for work of another process on its GPU, behind other work of its stream."""
+        points = self.device.ruled
+        process = np.append(self.work.column("process"), NONE)
+        waiting, awaited = (
+            self.device.activity[points],
+            self.device.activity[self.graph.cross[points]],
+        )
+        result: Ints = points[(process[waiting] != process[awaited]) & self.graph.chained[points]]
+        return result
 
     def retimed(self, change: Change) -> tuple[Retimed, Retimed]:
         """Return the run with other delays and edges: where the waits of `span_of` last as long, and at their pace."""

@@ -398,7 +398,7 @@ class Run:
 
     @cached_property
     def of_others(self) -> Flags:
-        """Which activities, by place, are of a process beside the run: one has twice as many kinds of work on its GPU."""
+        """Which activities, by place, are of a process beside the run: on its GPU another has twice as many kinds."""
         work = self.work
         if is_single_value(work.column("process")):
             return np.zeros(len(work.row), bool)

@@ -13,10 +13,11 @@ import bridge.report
 from bridge.analyze.core.time_range import select_by_clock
 from bridge.analyze.run.account import runs
 from bridge.analyze.run.causes import causes, queue_times
-from bridge.analyze.run.causes.gaps import WORDS as CAUSES
-from bridge.analyze.run.causes.gaps import causes_of, find_causes, gaps_between_work
+from bridge.analyze.run.causes.gaps import gaps_between_work
 from bridge.analyze.run.causes.host_timeline import WORDS, bound
-from bridge.analyze.run.causes.tables import by_gap, by_idle, gap_table
+from bridge.analyze.run.idle.causes import WORDS as CAUSES
+from bridge.analyze.run.idle.causes import causes_of, find_causes
+from bridge.analyze.run.idle.tables import by_gap, by_idle, gap_table
 from bridge.analyze.tables.host import by_launch
 from causes.histories import Made, made
 

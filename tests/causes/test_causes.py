@@ -11,8 +11,9 @@ from real_parts import corpus_reports
 from witness.causes import History
 
 import bridge.report
-from bridge.analyze.run.causes import causes, idle_times, queue_times
-from bridge.analyze.run.causes.tables import by_gap, by_idle
+from bridge.analyze.run.causes import causes, queue_times
+from bridge.analyze.run.causes.starving import idle_times
+from bridge.analyze.run.idle.tables import by_gap, by_idle
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.host import by_launch
 from bridge.join.attributed import AttributedCapture

@@ -8,8 +8,8 @@ from real_parts import ROOT
 import bridge.report
 from bridge.analyze.core.catalog.breakdown import CAUSES as COLUMNS
 from bridge.analyze.run.causes import causes
-from bridge.analyze.run.causes.gaps import WORDS as CAUSES
 from bridge.analyze.run.causes.host_timeline import WORDS
+from bridge.analyze.run.idle.causes import WORDS as CAUSES
 from bridge.analyze.tables.breakdown import by_op
 
 PAGE = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")

@@ -400,16 +400,40 @@ def test_work_of_another_gpu_for_which_the_host_waits():
 
 
 def test_a_wait_while_data_is_loaded_says_more_than_the_latency_for_which_it_waits():
-    scene = Scene(opened(6, 53, "data loading"))
-    scene.launch(0, 5, (10, 50), device=1)
-    scene.call("cudaStreamSynchronize", 6, 52)
+    """Until the last of two streams ended: the first ended earlier."""
+    scene = Scene(opened(10, 45, "data loading"))
+    for start, end, stream in ((4, 12, 9), (25, 30, 8)):
+        scene.launch(start % 21, 8, (start, end), device=1)
+        scene.records.activities[-1]["stream"] = stream
+    scene.call("cudaDeviceSynchronize", 10, 40)
     scene.launch(54, 57, (58, 60))
     assert scene.idle() == {
-        "work elsewhere, GPU 1": 40,
-        "data loading, data loading": 4 + 3,
-        "launch calls, cudaLaunchKernel": 5 + 3,
-        "host code outside ops": 1,
-        "launch latency": 1 + 1,
+        "work elsewhere, GPU 1": 5,
+        "data loading, data loading": 15 + 15,
+        "launch calls, cudaLaunchKernel": 4 + 3,
+        "host code outside ops": 9,
+        "launch latency": 2 + 1,
+    }
+
+
+@pytest.mark.parametrize("cause", ["profiler", "Python's lock"])
+def test_what_was_recorded_of_a_thread_counts_while_it_waits_for_work_that_has_not_begun(cause):
+    scene = Scene(opened(0, 60, "step"))
+    scene.launch(0, 5, (25, 30), device=1)
+    scene.call("cudaStreamSynchronize", 10, 40)
+    for start, end in ((12, 20), (35, 38)):
+        if cause == "profiler":
+            scene.records.overhead.append({"thread": MAIN, "start": start, "end": end, "name": "f"})
+        else:
+            scene.records.range(MAIN, start, end, "Waiting for GIL", "GIL Trace")
+    scene.launch(54, 57, (57, 60))
+    assert scene.idle() == {
+        "work elsewhere, step, GPU 1": 5,
+        f"{cause}, step": 8 + 3,
+        "synchronization, step, cudaStreamSynchronize": 10 - 3,
+        "launch calls, step, cudaLaunchKernel": 5 + 3,
+        "host code, step": 14,
+        "launch latency, step": 20 - 8,
     }
 
 
@@ -528,7 +552,7 @@ def test_all_that_an_op_does_is_loading_of_data_and_its_code_is_compilation():
     assert scene.parts == [
         {
             "data loading, data loading": 20,
-            "OS calls, torch.compile, read": 2,
+            "OS calls, lower, read": 2,
             "other CUDA calls, lower, cudaMalloc": 3,
             "compilation, torch.compile": 15,
             "launch calls, cudaLaunchKernel": 5,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from critical.records import Records
+from critical.records import Records, thread
 from critical.test_against_loops import records
 from hypothesis import strategies as st
 from join.programs import Program, op_of, programs, report_of
@@ -121,6 +121,10 @@ def waits_and_others(draw) -> Records:
         row["name"] = draw(st.sampled_from(["a", "b", LOADING, COMPILING]))
     for row in of.system:
         row["name"] = draw(st.sampled_from(["read", "getc", "open"]))
+    for on in draw(st.lists(st.sampled_from([thread(0), thread(1)]), max_size=3)):
+        start = draw(st.integers(1, 40))
+        end = start + draw(st.integers(0, 9))
+        of.overhead.append({"thread": on, "start": start, "end": end, "name": "flush"})
     several = len({one["process"] for one in of.activities}) < 2
     for row in of.activities:
         if several and draw(st.booleans()):

@@ -24,7 +24,7 @@ ORDER = (
     *("launch latency", "not running", "unknown"),
 )
 Told = tuple[str, str, str]  # cause, op and call
-TELLING = ("input", "data loading")  # of a wait, whatever it waits for
+TELLING = ("profiler", "input", "data loading")  # of a wait, whatever it waits for
 TIMES = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns")
 WORK = ("gpu", "moved")
 COMPILING = ("cuModuleLoad", "cuLibraryLoad", "cuLibraryGetKernel", "cudaGraphInstantiate", "nvrtc")
@@ -431,7 +431,7 @@ class Walk(CriticalPath):
     def of_row(self, row: int) -> dict:
         return next(one for one in self.work if one["row"] == row)
 
-    def of_device(self, key: tuple, gap: Gap, *_) -> Told:
+    def of_device(self, key: tuple, gap: Gap, instant: int, _: Told) -> Told:
         one, gpu = self.of_row(key[1]), self.history.activities[key[1]].gpu
         own = (gap.ended_by or gap.before).gpu
         if key[0] == "end":
@@ -440,28 +440,29 @@ class Walk(CriticalPath):
             return "unknown", one["op"], ""
         call = self.calls[one["launch"]]
         if one["start"] < call["end"]:
-            ops = self.ops_at(call["stack"], call["start"])
-            return self.history.kind(one["launch"]), ops[-1] if ops else "", call["name"]
+            return self.doing(call["stack"], call["start"], instant)
         return "launch latency", one["op"], ""
 
     def of_thread(self, stack: int, instant: int, *_) -> Told:
-        """Return the cause that a thread is at an instant."""
-        call = next(
-            (c for c in self.calls if c["stack"] == stack and c["start"] <= instant < c["end"]),
-            None,
-        )
-        at = call["start"] if call and self.is_wait(call) else instant
-        ops = self.ops_at(stack, at)
+        return self.doing(stack, instant, instant)
+
+    def doing(self, stack: int, at: int, instant: int) -> Told:
+        """Return the cause that a thread is by its calls and ops at a time, and by what the profiler did at an instant."""
+        of = [c for c in self.calls if c["stack"] == stack and c["start"] <= at < c["end"]]
+        ops = self.ops_at(stack, of[0]["start"] if of and self.is_wait(of[0]) else at)
         innermost = ops[-1] if ops else ""
         found = [("host code", innermost, "") if ops else ("host code outside ops", "", "")]
         found += [("compilation", op, "") for op in ops if self.history.compiles(op)][:1]
-        if call:
-            found = [(self.history.kind(call["row"]), innermost, call["name"])]
-        elif system := self.system_at(stack, instant):
-            found = [
-                ("input", innermost, "") if system == "getc" else ("OS calls", innermost, system)
-            ]
+        if of:
+            found = [(self.history.kind(of[0]["row"]), innermost, of[0]["name"])]
+        elif system := self.system_at(stack, at):
+            is_input = system == "getc"
+            found = [("input", innermost, "") if is_input else ("OS calls", innermost, system)]
         found += [("data loading", op, "") for op in ops if self.history.loads(op)][:1]
+        _, thread = self.thread_of(stack)
+        for row in self.attributed.capture.overhead.to_dict("records"):
+            if row["thread"] == thread and row["start"] <= instant < row["end"]:
+                found.append(("profiler", innermost, ""))
         return min(found, key=rank)
 
     def of_wait(self, stack: int, instant: int, said: Told) -> Told:

@@ -548,15 +548,34 @@ def test_all_that_an_op_does_is_loading_of_data_and_its_code_is_compilation():
     for t in (13, 33):
         scene.system("read", t, t + 2)
         scene.call("cudaMalloc", t + 3, t + 6)
+    scene.records.overhead.append({"thread": MAIN, "start": 41, "end": 43, "name": "flush"})
     scene.launch(50, 55, (55, 60))
     assert scene.parts == [
         {
             "data loading, data loading": 20,
+            "profiler, lower": 2,
             "OS calls, lower, read": 2,
             "other CUDA calls, lower, cudaMalloc": 3,
-            "compilation, torch.compile": 15,
+            "compilation, torch.compile": 13,
             "launch calls, cudaLaunchKernel": 5,
         }
+    ]
+
+
+def test_a_copy_that_begins_before_its_call_has_returned_waits_for_what_the_thread_was_in():
+    scene = Scene(opened(20, 30, "data loading"), opened(40, 50, "step"))
+    scene.launch(0, 5, (5, 10))
+    for start in (22, 42):
+        scene.call(
+            "cudaMemcpyAsync", start, start + 8, (start + 5, start + 15), kind="copy to device"
+        )
+    assert scene.parts == [
+        {"data loading, data loading": 7, "host code outside ops": 10},
+        {
+            "memcpy calls, step, cudaMemcpyAsync": 5,
+            "host code, step": 2,
+            "host code outside ops": 3,
+        },
     ]
 
 

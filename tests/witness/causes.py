@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -440,15 +440,16 @@ class Walk(CriticalPath):
             return "unknown", one["op"], ""
         call = self.calls[one["launch"]]
         if one["start"] < call["end"]:
-            return self.doing(call["stack"], call["start"], instant)
+            return self.doing(call["stack"], call["start"], instant, [call])
         return "launch latency", one["op"], ""
 
     def of_thread(self, stack: int, instant: int, *_) -> Told:
         return self.doing(stack, instant, instant)
 
-    def doing(self, stack: int, at: int, instant: int) -> Told:
+    def doing(self, stack: int, at: int, instant: int, of: Sequence[dict] = ()) -> Told:
         """Return the cause that a thread is by its calls and ops at a time, and by what the profiler did at an instant."""
-        of = [c for c in self.calls if c["stack"] == stack and c["start"] <= at < c["end"]]
+        calls = (c for c in self.calls if c["stack"] == stack)
+        of = of or [c for c in calls if c["start"] <= at < c["end"]]
         ops = self.ops_at(stack, of[0]["start"] if of and self.is_wait(of[0]) else at)
         innermost = ops[-1] if ops else ""
         found = [("host code", innermost, "") if ops else ("host code outside ops", "", "")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from critical.records import Records, thread
+from critical.test_against_loops import records
 from hypothesis import strategies as st
 from join.programs import Program, op_of, programs, report_of
 from witness import attribution
@@ -106,6 +108,28 @@ def waiting(draw) -> Program:
             done = begin + length
             ran.append(attribution.Activity(report, process, launched, begin, done, kind, kind, 1))
     return Program(ranges, calls, ran, texts)
+
+
+@st.composite
+def waits_and_others(draw) -> Records:
+    """Draw records whose calls and ops have telling names; if they are of one process, it may use two GPUs."""
+    of = draw(records())
+    for row in of.calls:
+        if row["name"] == "cudaMalloc":
+            row["name"] = draw(st.sampled_from(["cudaMalloc", "cuModuleLoadData", "cudaMemset"]))
+    for row in of.ranges:
+        row["name"] = draw(st.sampled_from(["a", "b", LOADING, COMPILING]))
+    for row in of.system:
+        row["name"] = draw(st.sampled_from(["read", "getc", "open"]))
+    for on in draw(st.lists(st.sampled_from([thread(0), thread(1)]), max_size=3)):
+        start = draw(st.integers(1, 40))
+        end = start + draw(st.integers(0, 9))
+        of.overhead.append({"thread": on, "start": start, "end": end, "name": "flush"})
+    several = len({one["process"] for one in of.activities}) < 2
+    for row in of.activities:
+        if several and draw(st.booleans()):
+            row["device"], row["context"] = 1, 2
+    return of
 
 
 def history_of(joined: AttributedCapture) -> History:

@@ -1,5 +1,6 @@
 """Where time goes and why GPUs are idle: against plain loops, against NVIDIA's figures, and by identities."""
 
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -8,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from real_parts import corpus_reports
-from witness.causes import History
+from witness.causes import History, Walk
 
 import bridge.report
-from bridge.analyze.run.causes import causes, idle_times, queue_times
-from bridge.analyze.run.causes.tables import by_gap, by_idle
+from bridge.analyze.run.causes import causes, queue_times
+from bridge.analyze.run.causes.starving import idle_times
+from bridge.analyze.run.idle.causes import WORDS, find_causes
+from bridge.analyze.run.idle.tables import by_gap, by_idle
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.host import by_launch
 from bridge.join.attributed import AttributedCapture
-from causes.histories import history_of, made
+from causes.histories import history_of, made, waits_and_others
 
 pytestmark = pytest.mark.usefixtures("names_as_recorded")
 
@@ -51,15 +54,11 @@ def same_causes(joined: AttributedCapture, truth: History) -> None:
 
 def same_gaps(joined: AttributedCapture, truth: History, over: int) -> None:
     table = by_gap(joined, over)
-    columns = "start_ns gap_ns cause cause_ns op ended_by kernel".split()
-    ours = sorted(table[columns].itertuples(index=False, name=None))
-    assert ours == truth.by_gap(over)
-    idle = by_idle(joined, over).drop(columns=["os_call", "os_ns", "off_cpu_ns"], errors="ignore")
+    ours = table[["start_ns", "gap_ns", "ended_by", "kernel"]].itertuples(index=False, name=None)
+    assert sorted(ours) == truth.listed(over)
+    idle = by_idle(joined, over)
     assert idle["total_ns"].sum() == table["gap_ns"].sum()
-    rows = {(row.pop("cause"), row.pop("op")): row for row in idle.to_dict("records")}
-    assert len(rows) == len(idle)
-    expected = truth.by_idle(over)
-    assert rows == {key: pytest.approx(row, rel=1e-12) for key, row in expected.items()}
+    assert not idle.duplicated(["cause", "op", "call"]).any()
 
 
 def same_launches(joined: AttributedCapture, truth: History) -> None:
@@ -93,6 +92,34 @@ def test_made_up_programs(of, adopt, over):
     same_gaps(joined, truth, over)
     same_launches(joined, truth)
     same_sums(joined, truth)
+
+
+@pytest.mark.slow
+@given(waits_and_others())
+def test_any_records(of):
+    """The causes of each gap, against a walk that asks at each ns."""
+    joined = of.attributed()
+    truth = history_of(joined)
+    if not truth.by_gpu:
+        return
+    walk, found = Walk(joined, truth), find_causes(joined)
+    gaps = {
+        (gap.start, gap.end, (gap.ended_by or gap.before).gpu): gap for gap in truth.gaps_of_run
+    }
+    assert len(gaps) == len(found.gaps)
+    ops, calls = [*joined.ops, ""], [*found.callees, ""]
+    columns = (found.gap, found.cause, found.op, found.callee, found.length, found.first)
+    told = [{} for _ in gaps]
+    for gap, cause, op, call, ns, first in zip(*(c.tolist() for c in columns), strict=True):
+        told[gap][WORDS[cause], ops[op], calls[call]] = (ns, first)
+    keys = zip(
+        *(c.tolist() for c in (found.gaps.start, found.gaps.end, found.gaps.device)), strict=True
+    )
+    for key, ours in zip(keys, told, strict=True):
+        instants = walk.told(gaps[key])
+        if instants is not None:
+            expected = Counter(instants)
+            assert ours == {one: (ns, key[0] + instants.index(one)) for one, ns in expected.items()}
 
 
 # -- real ones

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from made_reports import thread
 
 import bridge
-from bridge.analyze.run.causes.gaps import find_causes
 from bridge.analyze.run.causes.operating_system import meetings, off_cpu, system_time
-from bridge.analyze.run.causes.tables import by_gap, by_osrt
+from bridge.analyze.run.idle.causes import find_causes
+from bridge.analyze.run.idle.tables import by_gap, by_osrt
 from bridge.importers import frames
 
 MS = 1_000_000

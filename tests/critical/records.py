@@ -31,9 +31,11 @@ class Records:
     activities: list[dict] = field(default_factory=list)
     waits: list[dict] = field(default_factory=list)
     system: list[dict] = field(default_factory=list)
+    overhead: list[dict] = field(default_factory=list)
 
-    def range(self, on: int, start: int, end: int, name: str) -> None:
-        self.ranges.append({"thread": on, "start": start, "end": end, "name": name})
+    def range(self, on: int, start: int, end: int, name: str, domain: str = "") -> None:
+        row = {"thread": on, "start": start, "end": end, "name": name}
+        self.ranges.append({**row, "domain_name": domain, "domain": len(domain)})
 
     def call(self, on: int, start: int, end: int, name: str = "cudaLaunchKernel") -> int:
         self.calls.append({"thread": on, "start": start, "end": end, "name": name})
@@ -55,15 +57,12 @@ class Records:
 
     @property
     def capture(self) -> Capture:
-        for rows in (self.ranges, self.calls, self.system):
+        for rows in (self.ranges, self.calls, self.system, self.overhead):
             for row in rows:
                 row["process"] = row["thread"] & ~frames.ID_BITS
         calls = [{**row, "correlation": n} for n, row in enumerate(self.calls, 1)]
         names = [row["name"] for row in self.ranges]
-        ranges = [
-            {**row, "kind": "push_pop", "text": n, "domain_name": "", "domain": 0}
-            for n, row in enumerate(self.ranges)
-        ]
+        ranges = [{**row, "kind": "push_pop", "text": n} for n, row in enumerate(self.ranges)]
         spans = [(row["start"], row["end"]) for row in (*ranges, *calls, *self.activities)]
         span = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else (0, 0)
         return Capture(
@@ -74,12 +73,13 @@ class Records:
             activities=_frame("activities", [{**row, "full_name": row["name"]} for row in self.activities]),
             waits=_frame("waits", self.waits),
             system_calls=_frame("system_calls", self.system),
+            overhead=_frame("overhead", self.overhead),
             texts=Texts.of(names),
             **{kind: frames.frame(kind, {}) for kind in ("marks", "threads", "processes", "devices")},
         )  # fmt: skip
 
-    def attributed(self) -> AttributedCapture:
-        return AttributedCapture.of(self.capture, AttributionOptions())
+    def attributed(self, **how) -> AttributedCapture:
+        return AttributedCapture.of(self.capture, AttributionOptions(**how))
 
 
 def _frame(kind: str, rows: Sequence[dict]):

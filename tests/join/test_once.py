@@ -11,7 +11,7 @@ import pytest
 
 import bridge
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.run.causes.host_timeline import Gaps
+from bridge.analyze.run.causes.gaps import Gaps
 from bridge.analyze.run.steps import by_step
 from bridge.analyze.tables.build import table
 from bridge.analyze.tables.request import TableRequest

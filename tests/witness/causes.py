@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from statistics import mean, median
 
+from bridge.join.attributed import AttributedCapture
 from witness.attribution import outer_first, union
+from witness.critical_path import CriticalPath
 
-LAUNCHING = ("host code", "launch calls", "other CUDA calls", "memcpy calls", "launch latency")
-STARVED = (
-    "data loading",
-    "compilation",
-    "synchronization",
-    "blocking memcpy",
-    "host code outside ops",
-    "unknown",
+ORDER = (
+    *("work elsewhere", "late rank", "profiler", "input", "data loading", "Python's lock"),
+    *("synchronization", "blocking memcpy", "memcpy calls", "launch calls", "other CUDA calls"),
+    *("loading of code", "OS calls", "compilation", "host code", "host code outside ops"),
+    *("launch latency", "not running", "unknown"),
 )
-BREAKS_TIES = (*LAUNCHING, *STARVED)
+Told = tuple[str, str, str]  # cause, op and call
+TELLING = ("profiler", "input", "data loading")  # of a wait, whatever it waits for
 TIMES = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns")
 WORK = ("gpu", "moved")
 COMPILING = ("cuModuleLoad", "cuLibraryLoad", "cuLibraryGetKernel", "cudaGraphInstantiate", "nvrtc")
@@ -119,7 +119,7 @@ class History:
     def kind(self, row: int) -> str:
         name = self.calls[row].name
         if name.startswith(COMPILING):
-            return "compilation"
+            return "loading of code"
         if name.endswith("Synchronize"):
             return "synchronization"
         if "Memcpy" in name and "Async" not in name:
@@ -241,8 +241,8 @@ class History:
 
     # -- what the host did while a GPU was idle
 
-    def blame(self, gap: Gap) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return (ns, first instant) by cause and op."""
+    def starved(self, gap: Gap) -> int:
+        """Return the part of a gap before work in which the host was not about to launch."""
         call, before = (
             self.calls[a.launch] if a and a.launch >= 0 else None
             for a in (gap.ended_by, gap.before)
@@ -252,42 +252,20 @@ class History:
             edges |= set(self.edges(one.where, gap.start, gap.end)) if one else set()
         if call and gap.start < call.back < gap.end:
             edges.add(call.back)
-        found: dict[tuple[str, str], tuple[int, int]] = {}
-        edges = sorted(edges)
-        for start, end in pairwise(edges):
-            key = self.told(gap, call, before, start)
-            ns, first = found.get(key, (0, start))
-            found[key] = ns + end - start, first
-        return found
+        pairs = pairwise(sorted(edges))
+        return sum(end - start for start, end in pairs if self.starves(call, before, start))
 
-    def told(self, gap: Gap, call: Call | None, before: Call | None, instant: int):
-        if gap.ended_by is None and before is not None:
-            now = self.open_at(before.where, instant)
-            return self.word(now) if now.ranges or now.calls else ("host code outside ops", "")
-        if call is None:
-            return "unknown", ""
-        if instant >= call.back:
-            return "launch latency", self.op_of(gap.ended_by)
+    def starves(self, call: Call | None, before: Call | None, instant: int) -> bool:
+        if call is None or instant >= call.back:
+            return call is None
         for one in (call, before):
             now = self.open_at(one.where, instant) if one else Open()
             if now.ranges or now.calls:
-                return self.word(now)
-        return "host code outside ops", ""
-
-    def word(self, now: Open) -> tuple[str, str]:
-        ops = [self.ranges[row].op for row in now.ranges]
-        innermost = ops[-1] if ops else ""
-        kinds = {self.kinds[row] for row in now.calls}
-        for cause, tells in (("data loading", self.loads), ("compilation", self.compiles)):
-            outermost = [op for op in ops if tells(op)][:1]
-            if outermost:
-                return cause, outermost[0]
-            if cause in kinds:
-                return cause, innermost
-        for cause in ("synchronization", "blocking memcpy", "memcpy calls", "other CUDA calls"):
-            if cause in kinds:
-                return cause, innermost
-        return ("host code", innermost) if ops else ("launch calls", "")
+                ops = [self.ranges[row].op for row in now.ranges]
+                kinds = {self.kinds[row] for row in now.calls}
+                waits = kinds & {"synchronization", "blocking memcpy", "loading of code"}
+                return bool(waits) or any(self.loads(op) or self.compiles(op) for op in ops)
+        return True
 
     def op_of(self, activity: Activity) -> str:
         return self.ranges[activity.range].op if activity.range >= 0 else ""
@@ -312,46 +290,22 @@ class History:
                 row["moved" if activity.kind in ("memcpy", "memset") else "gpu"] += activity.time
         for gap in self.gaps:
             if gap.ended_by.range >= 0:
-                for (cause, _), (ns, _) in self.blame(gap).items():
-                    column = "starved_ns" if cause in STARVED else "launch_gap_ns"
-                    table[self.op_of(gap.ended_by)][column] += ns
+                row, starved = table[self.op_of(gap.ended_by)], self.starved(gap)
+                row["starved_ns"] += starved
+                row["launch_gap_ns"] += gap.length - starved
 
-    def by_gap(self, over: int) -> list[tuple]:
-        rows = []
-        for gap in self.gaps_of_run:
-            if gap.length > over:
-                cause, ns, op = self.main(gap)
-                kernel = gap.ended_by.name if gap.ended_by else ""
-                ended = self.op_of(gap.ended_by) if gap.ended_by else ""
-                rows.append((gap.start, gap.length, cause, ns, op, ended or kernel, kernel))
-        return sorted(rows)
-
-    def main(self, gap: Gap) -> tuple[str, int, str]:
-        parts = self.blame(gap)
-        total = defaultdict(int)
-        for (cause, _), (ns, _) in parts.items():
-            total[cause] += ns
-        cause = min(total, key=lambda one: (-total[one], BREAKS_TIES.index(one)))
-        ops = [(-ns, first, op) for (one, op), (ns, first) in parts.items() if one == cause]
-        return cause, total[cause], min(ops)[2]
-
-    def by_idle(self, over: int) -> dict[tuple[str, str], dict[str, float]]:
-        parts = defaultdict(list)
-        listed = [gap for gap in self.gaps_of_run if gap.length > over]
-        for gap in listed:
-            for key, (ns, _) in self.blame(gap).items():
-                parts[key].append(ns)
-        whole = sum(gap.length for gap in listed)
-        return {
-            key: {
-                "gaps": len(ns),
-                "total_ns": sum(ns),
-                "mean_ns": mean(ns),
-                "max_ns": max(ns),
-                "share": sum(ns) / whole,
-            }
-            for key, ns in parts.items()
-        }
+    def listed(self, over: int) -> list[tuple]:
+        """Return start, length, what ended it and its kernel of each gap longer than some ns."""
+        ended = [(gap, gap.ended_by) for gap in self.gaps_of_run if gap.length > over]
+        return sorted(
+            (
+                gap.start,
+                gap.length,
+                (self.op_of(by) or by.name) if by else "",
+                by.name if by else "",
+            )
+            for gap, by in ended
+        )
 
     def by_launch(self) -> list[tuple]:
         groups = defaultdict(list)
@@ -392,3 +346,147 @@ def bound(row: dict[str, int]) -> str:
     ]
     most = max(ns for _, ns in figures)
     return next(word for word, ns in figures if ns == most) if most > 0 else "host"
+
+
+class TwoWaysError(Exception):
+    """Two ends at the same time, of which the walk may take either."""
+
+
+class Walk(CriticalPath):
+    """The walk back from the end of each gap through the graph of the run, instant by instant."""
+
+    def __init__(self, attributed: AttributedCapture, history: History) -> None:
+        [(first, last)] = set(history.runs.values())
+        super().__init__(attributed, first, last)
+        self.history = history
+        nesting = attributed.attribution.nesting
+        times = (c.tolist() for c in (nesting.stack, nesting.start, nesting.end))
+        op = [attributed.ops[op] for op in attributed.node_op.tolist()]
+        self.nodes = [*zip(*times, op, strict=True)]
+        self.stack_of = {key: stack for stack, keys in self.points_of.items() for key in keys}
+
+    def told(self, gap: Gap) -> list[Told] | None:
+        """Return cause, op and call of each ns of a gap, None where the walk might go two ways."""
+        found = dict.fromkeys(range(gap.start, gap.end), ("unknown", "", ""))
+        try:
+            for start, end, words in self.elements(gap):
+                for t in range(max(start, gap.start), min(end, gap.end)):
+                    found[t] = words(t, found[t])
+        except TwoWaysError:
+            return None
+        return [*found.values()]
+
+    def elements(self, gap: Gap) -> Iterator[tuple[int, int, Callable[[int, Told], Told]]]:
+        """Return from when to when each element lasts, and what it says of an instant of which something was said."""
+        key, waits = self.last_of(gap), []
+        if key:
+            yield self.time[key], gap.end, not_running
+        while key and self.time[key] > gap.start and not self.is_foreign(key) and self.before[key]:
+            before, stack = self.latest(key), self.stack_of.get(key)
+            start, end = self.time[before], self.time[key]
+            if stack is None:
+                yield start, end, partial(self.of_device, key, gap)
+            else:
+                yield start, end, partial(self.of_thread, stack)
+                if key[:2] == ("call", "end") and self.stack_of.get(before) != stack:
+                    waits.append((self.calls[key[2]]["start"], start, stack))
+            key = before
+        if key in self.stack_of and not self.before[key]:
+            yield gap.start, self.time[key], not_running
+        for start, end, stack in waits:
+            yield start, end, partial(self.of_wait, stack)
+
+    def last_of(self, gap: Gap) -> tuple | None:
+        if gap.ended_by:
+            return "start", gap.ended_by.row
+        gpu = gap.before.gpu
+        calls = [a.launch for a in self.history.activities if a.valid and a.gpu == gpu]
+        processes = {self.calls[call]["process"] for call in calls if call >= 0}
+        ends = [p[-1] for s, p in self.points_of.items() if p and self.process_of(s) in processes]
+        last = max(map(self.time.__getitem__, ends), default=None)
+        able = [one for one in ends if self.time[one] == last]
+        if len(able) > 1 and last > gap.start:
+            raise TwoWaysError
+        return able[0] if able else None
+
+    def latest(self, key: tuple) -> tuple:
+        """Return what a point waited for; if something else ended then, too, it stays on its stream or thread."""
+        last = max(self.time[one] for one in self.before[key])
+        able = [one for one in self.before[key] if self.time[one] == last]
+        if len(set(able)) > 1 and not self.is_own(able[0], key):
+            raise TwoWaysError
+        return able[0]
+
+    def is_own(self, one: tuple, key: tuple) -> bool:
+        if key in self.stack_of:
+            return self.stack_of.get(one) == self.stack_of[key]
+        lanes = {work["row"]: work["lane"] for work in self.work}
+        return lanes.get(one[1]) == lanes[key[1]]
+
+    def is_foreign(self, key: tuple) -> bool:
+        if key in self.stack_of:
+            return False
+        return self.of_row(key[1])["process"] not in {call["process"] for call in self.calls}
+
+    def of_row(self, row: int) -> dict:
+        return next(one for one in self.work if one["row"] == row)
+
+    def of_device(self, key: tuple, gap: Gap, instant: int, _: Told) -> Told:
+        one, gpu = self.of_row(key[1]), self.history.activities[key[1]].gpu
+        own = (gap.ended_by or gap.before).gpu
+        if key[0] == "end":
+            return "work elsewhere", one["op"], "" if gpu == own else f"GPU {one['device']}"
+        if one["launch"] < 0:
+            return "unknown", one["op"], ""
+        call = self.calls[one["launch"]]
+        if one["start"] < call["end"]:
+            return self.doing(call["stack"], call["start"], instant, [call])
+        return "launch latency", one["op"], ""
+
+    def of_thread(self, stack: int, instant: int, *_) -> Told:
+        return self.doing(stack, instant, instant)
+
+    def doing(self, stack: int, at: int, instant: int, of: Sequence[dict] = ()) -> Told:
+        """Return the cause that a thread is by its calls and ops at a time, and by what the profiler did at an instant."""
+        calls = (c for c in self.calls if c["stack"] == stack)
+        of = of or [c for c in calls if c["start"] <= at < c["end"]]
+        ops = self.ops_at(stack, of[0]["start"] if of and self.is_wait(of[0]) else at)
+        innermost = ops[-1] if ops else ""
+        found = [("host code", innermost, "") if ops else ("host code outside ops", "", "")]
+        found += [("compilation", op, "") for op in ops if self.history.compiles(op)][:1]
+        if of:
+            found = [(self.history.kind(of[0]["row"]), innermost, of[0]["name"])]
+        elif system := self.system_at(stack, at):
+            is_input = system == "getc"
+            found = [("input", innermost, "") if is_input else ("OS calls", innermost, system)]
+        found += [("data loading", op, "") for op in ops if self.history.loads(op)][:1]
+        _, thread = self.thread_of(stack)
+        for row in self.attributed.capture.overhead.to_dict("records"):
+            if row["thread"] == thread and row["start"] <= instant < row["end"]:
+                found.append(("profiler", innermost, ""))
+        return min(found, key=rank)
+
+    def of_wait(self, stack: int, instant: int, said: Told) -> Told:
+        told = self.of_thread(stack, instant)
+        return min(said, told, key=rank) if told[0] in TELLING else said
+
+    def ops_at(self, stack: int, instant: int) -> list[str]:
+        return [op for on, start, end, op in self.nodes if on == stack and start <= instant < end]
+
+    def system_at(self, stack: int, instant: int) -> str:
+        """Return the outermost call of the operating system that a thread is in."""
+        _, thread = self.thread_of(stack)
+        rows = self.attributed.capture.system_calls.to_dict("records")
+        outer: list[dict] = []
+        for row in sorted(rows, key=lambda r: (r["start"], -r["end"])):
+            within = any(one["start"] <= row["start"] < one["end"] for one in outer)
+            outer += [row] if row["thread"] == thread and not within else []
+        return next((r["name"] for r in outer if r["start"] <= instant < r["end"]), "")
+
+
+def not_running(*_) -> Told:
+    return "not running", "", ""
+
+
+def rank(told: Told) -> int:
+    return ORDER.index(told[0])

@@ -20,7 +20,8 @@ from bridge.analyze.core.catalog.column import (
 from bridge.analyze.core.catalog.ranges import HIDDEN, QUIET, REPORT
 from bridge.analyze.core.catalog.view import View
 
-OS_DETAILS = ("system_calls", "context_switches")  # what the operating system did for threads
+OF_GRAPH = ("waits", "cuda_streams", "system_calls", "result")
+OF_CAUSES = (*OF_GRAPH, "overhead")
 OS_COLUMNS = {  # of idle time, and what nsys must record for them
     "os_call": "--trace=osrt",
     "os_ns": "--trace=osrt",
@@ -151,7 +152,7 @@ OSRT = View(
     ),
     rows="run.idle.tables:by_osrt",
     sorted_by=("idle_ns", "total_ns"),
-    details=("system_calls",),
+    details=OF_CAUSES,
     nothing="no calls of the operating system in the report; record them with nsys profile --trace=osrt",
     page="causes.md#what-the-operating-system-did",
 )
@@ -181,7 +182,7 @@ SAMPLE = View(
     ),
     rows="run.idle.samples:by_sample",
     sorted_by=("idle_samples", "samples"),
-    details=("samples",),
+    details=("samples", *OF_CAUSES),
     nothing="no samples of the CPU in the report; record them with nsys profile --sample=process-tree",
     page="causes.md#what-the-operating-system-did",
 )
@@ -210,7 +211,7 @@ GAP = View(
     rows="run.idle.tables:by_gap",
     takes=("idle_over_ns",),
     sorted_by=("gap_ns",),
-    details=OS_DETAILS,
+    details=(*OF_CAUSES, "context_switches"),
     recorded_by=OS_COLUMNS,
     on_gpu=True,
     nothing="no GPU was idle for longer than --idle-over, which is 10 µs by default",
@@ -265,7 +266,7 @@ IDLE = View(
         Column(
             "call", "call", NAME, "API call, call of the system, or GPU that took it", quiet=True
         ),
-        Column("gaps", "gaps", COUNT, "gaps with that cause"),
+        Column("gaps", "gaps", COUNT, "gaps with that cause", optional=True),
         Column("total_ns", "GPU idle", NS, "idle time by that cause", bar=True),
         Column("mean_ns", "mean", NS, "mean per gap", optional=True),
         Column("max_ns", "max", NS, "longest", optional=True),
@@ -276,7 +277,7 @@ IDLE = View(
     rows="run.idle.tables:by_idle",
     takes=("idle_over_ns",),
     sorted_by=("total_ns",),
-    details=OS_DETAILS,
+    details=(*OF_CAUSES, "context_switches"),
     recorded_by=OS_COLUMNS,
     on_gpu=True,
     nothing="no GPU was idle",
@@ -312,7 +313,7 @@ CRITICAL = View(
     ),
     rows="run.critical:by_critical",
     sorted_by=("time_ns",),
-    details=("waits", "cuda_streams", "system_calls", "result"),
+    details=OF_GRAPH,
     nothing="no ranges, API calls or activities in the selected part of the report",
     page="critical.md",
 )

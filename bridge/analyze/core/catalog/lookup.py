@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from bridge.analyze.core.catalog import ON_HOST, TABLES, VIEWS, TableColumns, column_named
 from bridge.analyze.core.catalog.breakdown import BY_SELF_TIME, BY_TOTAL, WHAT_RAN
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
-from bridge.analyze.core.catalog.host import OS_DETAILS
+from bridge.analyze.core.catalog.host import OF_CAUSES
 from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, GEOMETRY, RANGES
 from bridge.knowledge.suggestions import unknown_name
 
@@ -15,7 +15,7 @@ from bridge.knowledge.suggestions import unknown_name
 ADVICE_DETAILS = frozenset(
     [
         *"json category source_kind target_kind result waits cuda_streams overhead".split(),
-        *OS_DETAILS,
+        *OF_CAUSES,
         *GEOMETRY,
     ]
 )

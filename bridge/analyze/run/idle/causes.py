@@ -252,8 +252,10 @@ def _found(run: Run, gaps: Gaps) -> _Pieces:
     row, point = run.with_locks.walks(placed.last[rows], placed.start[rows])
     gap = rows[row]
     walked = _with_causes(run, gaps, *_cut_to_gaps(run, placed, gap, point))
-    walked = _with_recorded(run, _with_code_between_polls(run, walked))
-    walked = _before_unknown_work(run, _with_telling_waits(run, placed, walked))
+    walked = _with_code_between_polls(run, walked)
+    waits = _with_recorded(run, _waits(run, placed, walked))
+    telling = waits.take(waits.cause <= TELLING)
+    walked = _before_unknown_work(run, _with_telling(_with_recorded(run, walked), telling))
     return _joined(walked, _not_running(run, placed), _before_roots(run, placed, gap, point))
 
 
@@ -347,7 +349,11 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
     early = early[points[early] == device.start[place[early]]]
     call = work.launch[place[early]]
     cause[early], callee[early] = _of_calls(run)[call], frames.codes(_call_names(run))[call]
-    op[early] = np.append(work.attributed.node_op, NONE)[work.attributed.launch_node[call]]
+    node, of_op = work.attributed.launch_node[call], np.append(work.attributed.node_op, NONE)
+    loads = _outermost(work.attributed, is_data_loading(work.attributed))[node]
+    cause[early] = np.where(loads != NONE, CODE[LOADING], cause[early])
+    callee[early] = np.where(loads != NONE, NONE, callee[early])
+    op[early] = of_op[np.where(loads != NONE, loads, node)]
     stack[early] = work.attributed.attribution.stack[call]
     return cause, op, callee, stack
 
@@ -369,7 +375,7 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     cause = np.where(op == NONE, CODE[HOST], CODE[OP])
     compiles = _outermost(attributed, is_compilation(attributed))[node]
     cause[compiles != NONE] = CODE[COMPILING]
-    op = np.where((compiles != NONE) & (call == NONE), of_op[compiles], op)
+    op = np.where((compiles != NONE) & (call == NONE) & (system == NONE), of_op[compiles], op)
     systems = attributed.capture.system_calls["name"]
     in_system = np.flatnonzero((system != NONE) & (call == NONE))
     name = frames.codes(systems)[system[in_system]]
@@ -522,9 +528,23 @@ def _with_recorded(run: Run, pieces: _Pieces) -> _Pieces:
     cause = _cause(cut.state)
     counts = cause < host.cause
     host = replace(
-        host, cause=np.where(counts, cause, host.cause), callee=np.where(counts, NONE, host.callee)
+        host,
+        cause=np.where(counts, cause, host.cause),
+        op=np.where(counts, _innermost(run, host.point), host.op),
+        callee=np.where(counts, NONE, host.callee),
     )
     return _joined(pieces.take(~on_host), host)
+
+
+def _innermost(run: Run, point: Ints) -> Ints:
+    """Return the innermost op of each point: that which is open right before, of a device that of its API call."""
+    work, is_host = run.work, point >= run.hosts
+    place = np.append(run.device.activity, NONE)[np.where(is_host, NONE, point)]
+    call = np.append(work.launch, NONE)[place]
+    of_call = np.append(work.attributed.launch_node, NONE)[call]
+    of_host = np.append(run.host.node, NONE)[np.where(is_host, point - run.hosts, NONE)]
+    op: Ints = np.append(work.attributed.node_op, NONE)[np.where(is_host, of_host, of_call)]
+    return op
 
 
 def _state(cause: Ints | int) -> Any:
@@ -538,9 +558,8 @@ _cause = _state
 # -- Waits that say more than what they wait for
 
 
-def _with_telling_waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
+def _with_telling(pieces: _Pieces, waits: _Pieces) -> _Pieces:
     """Return pieces with the cause of waits during which others work: for a loader, Python's lock, another rank."""
-    waits = _telling_waits(run, gaps, pieces)
     if not len(waits.gap):
         return pieces
     waits = waits.take(order_by(waits.gap, waits.cause, waits.start))
@@ -562,10 +581,10 @@ def _with_telling_waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
     return pieces
 
 
-def _telling_waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
-    """Return the time of such waits up to what ended them; a wait for another process is one for a late rank."""
+def _waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
+    """Return the time of waits up to what ended them; a wait for another process is one for a late rank."""
     graph = run.with_locks
-    rows = np.flatnonzero((pieces.stack != NONE) & graph.by_cross[pieces.point])
+    rows = np.flatnonzero((pieces.point >= run.hosts) & graph.by_cross[pieces.point])
     rows = rows[graph.chained[pieces.point[rows]]]
     found = pieces.take(rows)
     other = graph.cross[found.point]
@@ -576,9 +595,11 @@ def _telling_waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
     is_late = (by != NONE) & (process[by] != process[found.stack]) & has_work[by]
     pieces.cause[rows[is_late]] = found.cause[is_late] = CODE[LATE_RANK]
     pieces.callee[rows[is_late]] = found.callee[is_late] = NONE
-    start = np.maximum(graph.time[found.point - 1], gaps.start[found.gap])
-    found = replace(found, start=start, end=graph.time[other])
-    return found.take((found.cause <= TELLING) & (found.end > found.start))
+    call = run.host.call[found.point - run.hosts]
+    begin = np.append(run.work.call_start, 0)[call]
+    begin = np.where(call == NONE, graph.time[found.point - 1], begin)
+    start, end = np.maximum(begin, gaps.start[found.gap]), graph.time[other]
+    return replace(found, start=start, end=end).take(end > start)
 
 
 def _joined(*parts: _Pieces) -> _Pieces:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from advice.rules import WORKERS, checkpoint, handed_on, in_steps, locked
-from advice.story import US, Story
+from advice.story import TO_HOST, US, Story
 from bridge.analyze.checks.advice import Finding
 from bridge.report import Report
 
@@ -91,13 +91,27 @@ def test_several_copies_are_one_checkpoint(said):
             for _ in range(2):
                 held = max(story.done, story.now + 2) + 410 - story.now
                 copy = {"size": 8_000_000, "api": "cudaMemcpy_v3020", "held": held}
-                story.copy(400, way=2, **copy)
+                story.copy(400, way=TO_HOST, **copy)
             story.system("write", 600)
     # Each step 1 + 2 of launch, 1000 of kernel, 410 and 412 of copies, 600 of writing and 1. Instead the GPU has 1000
     # of kernel and two copies of 16, the second still 2 after what it waits for; from 3 on, and the run ends with it.
     finding = said(story, "checkpoint")
     assert finding.figures["memcpys"] == 12
     assert finding.saving_ns == (6 * 2_426 - (3 + 6 * 1_034)) * US
+
+
+@pytest.mark.slow
+def test_a_wait_between_a_copy_and_the_file_goes_with_them(said):
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            story.copy(400, way=TO_HOST, size=8_000_000)
+            story.wait()
+            story.system("write", 600)
+    # Each step 1 + 2 of launch, 1000 of kernel, 400 of copy, 1 until the wait ends, 600 of writing and 1; then the GPU
+    # has 1000 and 16 each.
+    assert said(story, "checkpoint").saving_ns == (6 * 2_005 - (3 + 6 * 1_016)) * US
 
 
 # -- Pipelines
@@ -291,3 +305,21 @@ def test_code_of_an_op_is_of_that_op(said):
                 story.kernel(us=100)
             story.wait()
     assert said(story, "recompilation").saving_ns == 3 * 202 * US
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="the next call counts, in whatever op it is")
+def test_code_before_an_op_that_loads_code_is_not_loading(said):
+    """The call is a part of the op, which is no compilation by its name."""
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            if number >= 3:
+                story.rest(500)
+                with story.op("forward"):
+                    story.call("cuModuleLoadData", 200)
+                    story.kernel(us=100)
+            for _ in range(10):
+                story.kernel(us=100)
+            story.wait()
+    assert said(story, "recompilation") is None

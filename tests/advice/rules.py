@@ -114,6 +114,65 @@ def in_steps(*extra: Callable[[Story, int], None], steps: int = 6) -> Story:
     return story
 
 
+def locked(asked: int) -> Callable[[Story, int], None]:
+    """Wait for a lock twice, so long and then for 1000 at once, while another thread runs Python code."""
+
+    def waits(story: Story, _number: int) -> None:
+        with story.beside(2, story.now), story.op("tokenize"):
+            story.rest(asked + 1_000)
+        with story.op("train"):
+            story.system("pthread_cond_timedwait", asked)
+            story.system("pthread_cond_timedwait", 1_000)
+
+    return waits
+
+
+def checkpoint(*, size: int = 8_000_000, ahead: bool = False, writes: str = "write") -> Story:
+    """Six steps: a kernel of 1000, whose result is copied for 400 and written to a file for 600, and a small kernel.
+
+    With ``ahead`` that one is launched before the file is written.
+    """
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            with story.op("save"):
+                ends = story.done + 400
+                held = ends + 10 - story.now
+                story.copy(400, way=TO_HOST, size=size, api="cudaMemcpy_v3020", held=held)
+                if ahead:
+                    story.kernel("check", us=10)
+                story.rest(50)
+                story.system(writes, 600)
+            if not ahead:
+                story.kernel("check", us=10)
+        story.now = max(story.now, story.done)
+    return story
+
+
+def handed_on(gpus: int, *, begun: bool = True, steps: int = 4) -> Story:
+    """Steps of four kernels of 100, for which a stream waits that then runs four others, of another GPU if there are two.
+
+    The host waits for each step. With ``begun`` the second stream has run a kernel before, for which the host waited.
+    """
+    story = Story(gpus=gpus)
+    if begun:
+        story.device = gpus - 1
+        story.kernel(us=10, stream=8)
+        story.wait("cudaDeviceSynchronize_v3020")
+    for number in range(steps):
+        with story.op(f"step {number}"):
+            story.device = 0
+            for _ in range(4):
+                story.kernel("first", us=100)
+            story.event_wait(8, number + 1, 7)
+            story.device = gpus - 1
+            for _ in range(4):
+                story.kernel("second", us=100, stream=8)
+            story.wait("cudaDeviceSynchronize_v3020")
+    return story
+
+
 def compiling(first: int, last: int) -> Callable[[Story, int], None]:
     def compiled(story: Story, number: int) -> None:
         if first <= number <= last:
@@ -480,6 +539,9 @@ def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 5)),
+    "python-lock": lambda: in_steps(locked(5_000)),
+    "checkpoint": checkpoint,
+    "pipeline-bubble": lambda: handed_on(2),
     "small-memcpys": lambda: pieces(10),
     "page-faults": lambda: faulting(900),
     "default-stream": lambda: in_two_streams(1),
@@ -526,6 +588,9 @@ FIRES: Mapping[str, Telling] = {
 }
 QUIET: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 0)),
+    "python-lock": lambda: in_steps(locked(4_700)),
+    "checkpoint": lambda: checkpoint(ahead=True),
+    "pipeline-bubble": lambda: handed_on(1),
     "small-memcpys": lambda: pieces(9),
     "page-faults": lambda: faulting(-10),
     "default-stream": lambda: in_two_streams(2),
@@ -533,7 +598,7 @@ QUIET: Mapping[str, Telling] = {
     "shared-gpu": lambda: shared("relu", "gemm"),
     "uneven-gpus": lambda: uneven(110),
     "paid-once": lambda: building(2),
-    "kernel-hotspot": lambda: hot("one", "other"),
+    "kernel-hotspot": lambda: hot("one", "two", "three", "four"),
     "memcpy-bound": lambda: copying(10, 100),
     "failed-calls": lambda: failing(0),
     "not-recorded": lambda: launched_unseen(recorded=True),

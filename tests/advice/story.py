@@ -32,6 +32,7 @@ class Story(Made):
     ) -> None:
         super().__init__()
         self.pid, self.now, self.done, self.device = pid, 0, 0, 0
+        self.number = 1  # of the thread
         self.tables["processes"].append({"process": process(pid), "name": "python"})
         for number in range(gpus if described else 0):
             facts = {"gpu": number, "device": number, "name": "A100", **A100, **gpu}
@@ -45,13 +46,22 @@ class Story(Made):
         yield
         self.now += 1
         self.annotation(
-            PUSH_POP, start * US, self.now * US, text=text, thread=thread(self.pid), **more
+            PUSH_POP,
+            start * US,
+            self.now * US,
+            text=text,
+            thread=thread(self.pid, self.number),
+            **more,
         )
 
     def call(self, api: str, us: int = 2, result: int = 0) -> int:
         """Call the API, which returns ``result``; give the correlation id."""
         self.correlation += 1
-        times = {"start": self.now * US, "end": (self.now + us) * US, "thread": thread(self.pid)}
+        times = {
+            "start": self.now * US,
+            "end": (self.now + us) * US,
+            "thread": thread(self.pid, self.number),
+        }
         self.tables["launches"].append(
             {
                 **times,
@@ -119,13 +129,21 @@ class Story(Made):
 
     def system(self, name: str, us: int) -> None:
         """Be in a call of the operating system."""
-        times = {"start": self.now * US, "end": (self.now + us) * US, "thread": thread(self.pid)}
+        times = {
+            "start": self.now * US,
+            "end": (self.now + us) * US,
+            "thread": thread(self.pid, self.number),
+        }
         self.tables["system_calls"].append({**times, "name": self.string(name)})
         self.now += us
 
     def profiled(self, us: int) -> None:
         """Let the profiler work on the thread for the next µs; what the program does meanwhile follows."""
-        times = {"start": self.now * US, "end": (self.now + us) * US, "thread": thread(self.pid)}
+        times = {
+            "start": self.now * US,
+            "end": (self.now + us) * US,
+            "thread": thread(self.pid, self.number),
+        }
         name = self.string("CUPTI Buffer flush")
         self.tables["overhead"].append({**times, "name": name, "correlation": 0})
 
@@ -144,6 +162,22 @@ class Story(Made):
     def wait(self, api: str = "cudaStreamSynchronize_v3020") -> None:
         """Wait for all work."""
         self.call(api, max(1, self.done - self.now + 1))
+
+    @contextmanager
+    def beside(self, number: int, at: int) -> Iterator[None]:
+        """Be another thread from a time on; afterwards this one goes on from where it was."""
+        here, self.number, self.now = (self.number, self.now), number, at
+        yield
+        self.number, self.now = here
+
+    def event_wait(self, stream: int, event: int, other: int) -> None:
+        """Let a stream wait for what another one has been given up to now."""
+        where = {"device": self.device, "context": 1, "process": process(self.pid), "event": event}
+        ids = {"correlation": self.call("cudaEventRecord_v3020"), "stream": other}
+        self.tables["events"].append({**where, **ids})
+        times = {"start": self.now * US, "end": (self.now + 2) * US}
+        ids = {"correlation": self.call("cudaStreamWaitEvent_v3020"), "stream": stream}
+        self.tables["syncs"].append({**where, **times, **ids, "kind": 2})
 
     def rest(self, us: int) -> None:
         """Do something else on the host."""

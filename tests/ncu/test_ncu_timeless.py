@@ -8,7 +8,7 @@ import counters
 import pytest
 from command import assert_misused, assert_refused, done
 from command import bridge as run
-from made_ncu import kernel, raw
+from made_ncu import DURATION, kernel, raw
 from read_once import reading_once
 
 import bridge
@@ -203,3 +203,14 @@ def test_the_store_keeps_that_there_is_no_timeline(folder):
         "next: bridge report --by op, or bridge report --by rule" in run("import", "c.csv").stderr
     )
     assert "step" not in done("runs", "show", "1")
+
+
+@pytest.mark.parametrize(("ns", "fires"), [("100", True), ("99", False)])
+def test_a_hotspot_is_half_of_all_kernels(ns, fires, tmp_path):
+    """With a timeline a quarter is enough, if it is a tenth of the run, too."""
+    times = {"main": ns, "one": "50", "other": "50"}
+    kernels = [kernel(name, metrics={DURATION: (time, "ns")}) for name, time in times.items()]
+    (tmp_path / "c.csv").write_text(raw(kernels))
+    advised = bridge.load(tmp_path / "c.csv").advise(["kernel-hotspot"], 0)
+    assert [one.finding.figures["kernel"] for one in advised.advice] == ["main"] * fires
+    assert all(one.finding.is_named for one in advised.advice)

@@ -1,0 +1,325 @@
+"""From where on some rules fire, what they leave to others, and which remedy they reckon with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from advice.rules import WORKERS, checkpoint, handed_on, in_steps, locked
+from advice.story import TO_HOST, US, Story
+from bridge.analyze.checks.advice import Finding
+from bridge.report import Report
+
+
+def of_report(joined: Report, name: str) -> Finding | None:
+    advised = joined.advise([name], 0)
+    assert not advised.not_judged
+    return next((one.finding for one in advised.advice), None)
+
+
+@pytest.fixture
+def said(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Story, str], Finding | None]:
+    """Give what a rule says of a program."""
+    return lambda story, name: of_report(story.load(tmp_path_factory.mktemp("told")), name)
+
+
+# -- Waits for Python's lock
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "fires"), [(4_749, False), (4_750, True), (5_251, False)])
+def test_a_thread_asks_for_pythons_lock_after_5_ms(asked, fires, said):
+    assert (said(in_steps(locked(asked)), "python-lock") is not None) == fires
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("apart", "fires"), [(20, True), (21, False)])
+def test_it_waits_on_at_once(apart, fires, said):
+    def waits(story: Story, _number: int) -> None:
+        with story.op("train"):
+            story.system("pthread_cond_timedwait", 5_000)
+            story.rest(apart)
+            story.system("pthread_cond_timedwait", 1_000)
+
+    assert (said(in_steps(waits), "python-lock") is not None) == fires
+
+
+@pytest.mark.slow
+def test_what_runs_meanwhile_is_said(said):
+    """For 6000 of each step, rather than what runs for 500 of it; nothing is said of what was not recorded."""
+
+    def shorter(story: Story, _number: int) -> None:
+        with story.beside(3, story.now), story.op("log"):
+            story.rest(500)
+
+    assert said(in_steps(shorter, locked(5_000)), "python-lock").figures["holder"] == "tokenize"
+
+    def alone(story: Story, _number: int) -> None:
+        with story.op("train"):
+            story.system("pthread_cond_timedwait", 5_000)
+            story.system("pthread_cond_timedwait", 1_000)
+
+    finding = said(in_steps(alone), "python-lock")
+    assert finding.figures["holder"] == "code that was not recorded"
+
+
+# -- Checkpoints
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "call", "fires"),
+    [
+        (1 << 20, "write", True),
+        ((1 << 20) - 1, "write", False),
+        (1 << 20, "fsync", True),
+        (1 << 20, "read", False),
+    ],
+)
+def test_a_checkpoint_is_large_and_written(size, call, fires, said):
+    assert (said(checkpoint(size=size, writes=call), "checkpoint") is not None) == fires
+
+
+@pytest.mark.slow
+def test_several_copies_are_one_checkpoint(said):
+    """Two copies of 400, and one file: both go, and what lies between them and the end of writing."""
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            for _ in range(2):
+                held = max(story.done, story.now + 2) + 410 - story.now
+                copy = {"size": 8_000_000, "api": "cudaMemcpy_v3020", "held": held}
+                story.copy(400, way=TO_HOST, **copy)
+            story.system("write", 600)
+    # Each step 1 + 2 of launch, 1000 of kernel, 410 and 412 of copies, 600 of writing and 1. Instead the GPU has 1000
+    # of kernel and two copies of 16, the second still 2 after what it waits for; from 3 on, and the run ends with it.
+    finding = said(story, "checkpoint")
+    assert finding.figures["memcpys"] == 12
+    assert finding.saving_ns == (6 * 2_426 - (3 + 6 * 1_034)) * US
+
+
+@pytest.mark.slow
+def test_a_wait_between_a_copy_and_the_file_goes_with_them(said):
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            story.copy(400, way=TO_HOST, size=8_000_000)
+            story.wait()
+            story.system("write", 600)
+    # Each step 1 + 2 of launch, 1000 of kernel, 400 of copy, 1 until the wait ends, 600 of writing and 1; then the GPU
+    # has 1000 and 16 each.
+    assert said(story, "checkpoint").saving_ns == (6 * 2_005 - (3 + 6 * 1_016)) * US
+
+
+# -- Pipelines
+
+
+@pytest.mark.slow
+def test_a_stage_of_several_handovers_begins_with_half_of_each(said):
+    """A batch in four parts: each of two GPUs has two micro-batches already; half of one is handed on a half earlier."""
+    story = Story(gpus=2)
+    story.device = 1
+    story.kernel(us=10, stream=8)
+    story.wait("cudaDeviceSynchronize_v3020")
+    for number in range(3):
+        with story.op(f"step {number}"):
+            done = [story.now + 3, story.now]
+            for part in range(4):
+                for device, stream in ((0, 7), (1, 8)):
+                    story.device, story.done = device, max(done[:: 1 if device else 2])
+                    if device:
+                        story.event_wait(8, 10 * number + part + 1, 7)
+                    for _ in range(2):
+                        story.kernel(us=100, stream=stream)
+                    done[device] = story.done
+            story.done = max(done)
+            story.wait("cudaDeviceSynchronize_v3020")
+    finding = said(story, "pipeline-bubble")
+    assert {name: finding.figures[name] for name in ("gpus", "handovers", "batches", "more")} == {
+        "gpus": 2, "handovers": 12, "batches": 4, "more": 8,
+    }  # fmt: skip
+    # In each step the second GPU waits for 200 of the first one, whose second kernel of these it need not wait for.
+    assert finding.saving_ns == 3 * 100 * US
+
+
+@pytest.mark.xfail(strict=True, reason="the first work of a stream keeps its recorded time")
+@pytest.mark.slow
+def test_at_most_no_stage_waits_for_another(said):
+    """Nor the first one: all begin when they are launched, 12 after the GPU before, rather than 400."""
+    finding = said(handed_on(2, begun=False), "pipeline-bubble")
+    assert finding.ceiling_ns == 4 * 388 * US
+
+
+# -- One kernel
+
+
+def of_shares(main: int, *others: int, rest: int = 0) -> Story:
+    """Kernels one after the other, for all of which the host waits, and then rests."""
+    story = Story()
+    with story.op("work"):
+        for _ in range(20):
+            for number, us in enumerate((main, *others)):
+                story.kernel(f"kernel{number}", us)
+            story.wait()
+            story.rest(rest)
+    return story
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("story", "fires"),
+    [
+        (of_shares(100, 60, 60, 60, 60, 60), True),
+        (of_shares(99, 60, 60, 60, 60, 60), False),
+        (
+            of_shares(100, rest=896),
+            True,
+        ),  # 20 of 2 + 20 * 999, as a launch takes 2 and a wait ends 1 later
+        (of_shares(100, rest=897), False),
+    ],
+)
+def test_a_hotspot_is_a_quarter_of_all_work_and_a_tenth_of_the_run(story, fires, said):
+    assert (said(story, "kernel-hotspot") is not None) == fires
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("story", "main"),
+    [
+        (of_shares(100, 50, 50), True),
+        (of_shares(99, 50, 50), False),
+        (of_shares(100, rest=15), True),  # 20 * 100 of 20 * 100 + 19 * 18
+        (of_shares(100, rest=16), False),
+    ],
+)
+def test_it_is_what_matters_most_with_half_of_the_work_of_a_busy_gpu(story, main, said):
+    assert said(story, "kernel-hotspot").is_named == main
+
+
+# -- Loaders that were recorded
+
+
+def with_loader(us: int, *, late: int | None = None) -> Story:
+    """Ten steps, each of which waits for a batch and then computes for 1000, while another thread loads.
+
+    A batch takes so long. With ``late`` the loader waits until a batch is asked for, and begins so much later; else it
+    loads one batch after the other. A wait ends 2 after its batch is there. In the end the loader goes on.
+    """
+    story, loaded, asked = Story(), 0, 0
+    for number in range(11):
+        with story.beside(2, loaded):
+            if late is not None and number:
+                story.system("pthread_cond_wait", asked + late - loaded)
+            with story.op("decode"):
+                story.rest(us - 2)
+            loaded = story.now
+        if number == 10:
+            return story
+        with story.op(f"step {number}"):
+            with story.op(WORKERS):
+                story.system("poll", loaded + 2 - story.now)
+            with story.op("train"):
+                for _ in range(10):
+                    story.kernel(us=100)
+        story.now = story.done
+        asked = story.now + 2
+    return story
+
+
+# A step goes on for 1 to leave the op, 1 to begin another and 2 of launch, and 1000 of kernels, after which the next one
+# begins two ops: 1004 and 2. A batch that is there ends a wait after 2: steps of 1008 that begin with the first batch.
+@pytest.mark.slow
+def test_loaders_that_always_load_should_be_four_times_as_many(said):
+    """Batches of 3000, which all steps but the first wait for; then batches of 750, which they need not wait for."""
+    finding = said(with_loader(3_000), "data-loading")
+    assert finding.saving_ns == ((3_002 + 9 * 3_000) - (3_002 + 9 * 1_008)) * US
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="the limit leaves out the first batch, as the estimate does")
+def test_at_most_the_first_batch_is_there_at_once_too(said):
+    finding = said(with_loader(3_000), "data-loading")
+    assert finding.ceiling_ns == ((3_002 + 9 * 3_000) - (4 + 9 * 1_008)) * US
+
+
+@pytest.mark.slow
+def test_a_quarter_of_the_loading_may_still_be_waited_for(said):
+    """Batches of 8000, then of 2000."""
+    finding = said(with_loader(8_000), "data-loading")
+    assert finding.saving_ns == 9 * (8_000 - 2_000) * US
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "late",
+    [
+        100,  # after it was asked: nobody knows what ends the wait of the loader
+        pytest.param(2, marks=pytest.mark.xfail(strict=True, reason="waits of a known end are not counted")),
+    ],
+)  # fmt: skip
+def test_loaders_that_wait_should_be_further_ahead(late, said):
+    """Batches of 1000 that are loaded when they are asked for: each step but the first waits for 1002 and what is late."""
+    finding = said(with_loader(1_000, late=late), "data-loading")
+    assert finding.saving_ns == 9 * (1_006 + late + 1_000 + 2 - 1_008) * US
+
+
+# -- Code that is loaded
+
+
+@pytest.mark.slow
+def test_code_before_a_module_is_loaded_makes_it(said):
+    """In three of six steps 500 of code and 200 of the call, and 1 to end the step before and 1 to begin one."""
+
+    def story(call: str) -> Story:
+        result = Story()
+        for number in range(6):
+            with result.op(f"step {number}"):
+                if number >= 3:
+                    result.rest(500)
+                    result.call(call, 200)
+                for _ in range(10):
+                    result.kernel(us=100)
+                result.wait()
+        return result
+
+    finding = said(story("cuModuleLoadData"), "recompilation")
+    assert finding.figures["host_ns"] == finding.saving_ns == finding.ceiling_ns == 3 * 702 * US
+    assert said(story("cuModuleLoadData"), "host-bound") is None
+    assert said(story("cudaGetDeviceProperties"), "recompilation") is None
+
+
+@pytest.mark.slow
+def test_code_of_an_op_is_of_that_op(said):
+    """An op of 500 before the call of 200: loading are that one and the ends of the step before and of this one."""
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            if number >= 3:
+                with story.op("tokenize"):
+                    story.rest(498)
+                story.call("cuModuleLoadData", 200)
+            for _ in range(10):
+                story.kernel(us=100)
+            story.wait()
+    assert said(story, "recompilation").saving_ns == 3 * 202 * US
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="the next call counts, in whatever op it is")
+def test_code_before_an_op_that_loads_code_is_not_loading(said):
+    """The call is a part of the op, which is no compilation by its name."""
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            if number >= 3:
+                story.rest(500)
+                with story.op("forward"):
+                    story.call("cuModuleLoadData", 200)
+                    story.kernel(us=100)
+            for _ in range(10):
+                story.kernel(us=100)
+            story.wait()
+    assert said(story, "recompilation") is None

@@ -145,7 +145,6 @@ def test_a_stage_of_several_handovers_begins_with_half_of_each(said):
     assert finding.saving_ns == 3 * 100 * US
 
 
-@pytest.mark.xfail(strict=True, reason="the first work of a stream keeps its recorded time")
 @pytest.mark.slow
 def test_at_most_no_stage_waits_for_another(said):
     """Nor the first one: all begin when they are launched, 12 after the GPU before, rather than 400."""
@@ -239,7 +238,6 @@ def test_loaders_that_always_load_should_be_four_times_as_many(said):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the limit leaves out the first batch, as the estimate does")
 def test_at_most_the_first_batch_is_there_at_once_too(said):
     finding = said(with_loader(3_000), "data-loading")
     assert finding.ceiling_ns == ((3_002 + 9 * 3_000) - (4 + 9 * 1_008)) * US
@@ -257,7 +255,7 @@ def test_a_quarter_of_the_loading_may_still_be_waited_for(said):
     "late",
     [
         100,  # after it was asked: nobody knows what ends the wait of the loader
-        pytest.param(2, marks=pytest.mark.xfail(strict=True, reason="waits of a known end are not counted")),
+        2,
     ],
 )  # fmt: skip
 def test_loaders_that_wait_should_be_further_ahead(late, said):
@@ -308,7 +306,6 @@ def test_code_of_an_op_is_of_that_op(said):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the next call counts, in whatever op it is")
 def test_code_before_an_op_that_loads_code_is_not_loading(said):
     """The call is a part of the op, which is no compilation by its name."""
     story = Story()

@@ -208,7 +208,9 @@ def test_a_small_saving_does_not_hide_a_large_one(name, answers):
     larger = [
         (other["rule"], other["ceiling_ns"])
         for other in advice[1:]
-        if TOPIC_OF.get(other["rule"]) != "symptom" and other["ceiling_ns"] > MOST * first
+        if TOPIC_OF.get(other["rule"]) != "symptom"
+        and other["rule"] != "kernel-hotspot"  # nobody knows how much faster a kernel can be
+        and other["ceiling_ns"] > MOST * first
     ]
     assert not larger, f"{advice[0]['rule']} saves {first} ns; behind it: {larger}"
 

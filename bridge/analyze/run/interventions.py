@@ -92,13 +92,14 @@ def without_process(run: Run, places: Ints) -> Change:
     waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
     process = np.append(run.work.column("process"), NONE)
     waits = (process[waiting] != process[awaited]) & (is_gone[waiting] | is_gone[awaited])
-    gone, free, points = without_work(run, places), _free(run, waits), points[waits]
+    points = points[waits]
+    gone, apart = without_work(run, places), free(run, points)
     starts = run.device.start[run.device.activity[points]]
     delay = run.graph.delay_of(starts)
 
     def change(draft: Draft) -> None:
         gone(draft)
-        free(draft)
+        apart(draft)
         draft.remove(points)
         draft.limit(starts, delay)
 
@@ -139,12 +140,12 @@ def without_default_stream(run: Run) -> tuple[Change, Ints]:
     points = run.device.ruled
     waiting, awaited = run.device.activity[points], run.device.activity[run.graph.cross[points]]
     crosses = is_null[waiting] != is_null[awaited]
-    return _free(run, crosses), waiting[crosses]
+    return free(run, points[crosses]), waiting[crosses]
 
 
-def _free(run: Run, waits: Flags) -> Change:
-    """Let some waits of work for other work go; the first work of a stream then waits for its launch alone."""
-    points, issued = run.device.ruled[waits], run.issued[waits]
+def free(run: Run, points: Ints) -> Change:
+    """Let waits of work for other work go; the first work of a stream then waits for its launch alone."""
+    issued = run.issued(points)
     chained = points[run.graph.chained[points]]
     first, issued = points[issued != NONE], issued[issued != NONE]
 
@@ -229,6 +230,7 @@ __all__ = [
     "code_between",
     "faster_code",
     "faster_work",
+    "free",
     "hidden",
     "host_points",
     "nothing",

@@ -146,9 +146,10 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
 
 
 def _compiling_next(evidence: Evidence) -> Ints:
-    """Return the next API call after each point of the host, if it loads code; else NONE."""
-    host = evidence.run.host
-    compiles = np.append(calls_matching(evidence.attributed, COMPILING), False)
+    """Return the next API call after each point of the host, if it loads code and is in no op; else NONE."""
+    host, op = evidence.run.host, np.append(evidence.own_op, NONE)
+    compiles = calls_matching(evidence.attributed, COMPILING)
+    compiles = np.append(compiles & (op[evidence.attributed.launch_node] == NONE), False)
     calls = np.append(np.flatnonzero(host.call != NONE), NONE)
     following = calls[np.searchsorted(calls[:-1], np.arange(len(host.time)))]
     thread = np.append(host.stack, NONE)
@@ -224,7 +225,7 @@ def _findings(
 
 def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
     groups, run = evidence.shared(HostGroups.of), evidence.run
-    points = groups.take(group)
+    whole = points = groups.take(group)
     table = _table(evidence, points)
     named = (
         " and ".join(dict.fromkeys(filter(None, table["within"].tolist()[:2])))
@@ -243,8 +244,8 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
     stays = (groups.kind[group] == OP) & (is_code | bool(groups.once[group]))
 
     def limit(draft: Draft) -> None:
-        draft.remove(points)
-        draft.cut(points)
+        draft.remove(whole)
+        draft.cut(whole)
 
     rest = REST
     if _is_beside(evidence, group):  # more threads share the work, but for that of the first batch
@@ -447,7 +448,8 @@ def _of_loaders(
     )
     kind = run.kind_of(points)
     waiting = points[(kind == KIND[SYSTEM]) & _in_wait(evidence, points)]
-    idle, whole = (int(run.graph.delay[p].sum()) for p in (waiting, points))
+    here = (waiting - run.hosts, points - run.hosts)
+    idle, whole = (int((run.host.time[p] - run.host.time[p - 1]).sum()) for p in here)
 
     def ahead(draft: Draft) -> None:
         draft.remove(waiting)

@@ -226,16 +226,14 @@ def pipeline_bubble(evidence: Evidence) -> Finding | None:
     earlier = _begun_part(evidence, awaited, parts)
     known = earlier != NONE
     waiting, earlier = waiting[known], earlier[known]
-    ruled = run.device.start[run.device.activity[waiting]]
+    starts = run.device.start[run.device.activity[waiting]]
+    before = np.where(run.graph.chained[waiting], waiting - 1, run.issued(waiting))
+    idle = run.graph.time[starts] - run.graph.time[np.where(before == NONE, starts, before)]
 
     def change(draft: Draft) -> None:
         draft.link(waiting, earlier)
 
-    def limit(draft: Draft) -> None:
-        draft.cut(waiting)
-
     rows = run.work.row[np.unique(awaited)]
-    idle = run.graph.time[ruled] - run.graph.time[waiting - 1]
     figures = {
         "gpus": gpus,
         "handovers": len(awaited),
@@ -243,6 +241,7 @@ def pipeline_bubble(evidence: Evidence) -> Finding | None:
         "waited_ns": int(np.maximum(idle, 0).sum()),
         "more": int(np.ceil(batches * parts)),
     }
+    limit = interventions.free(run, waiting)
     return Finding(figures, rule.activity_table(evidence, rows), change=change, limit=limit)
 
 

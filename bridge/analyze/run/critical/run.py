@@ -320,18 +320,19 @@ class Run:
     @cached_property
     def retiming(self) -> Retiming:
         """The graph for other delays than the recorded ones."""
-        others = np.concatenate((self.releases.points, self.issued[self.issued != NONE]))
+        waiting = np.flatnonzero(~self.device.chained & (self.device.cross != NONE))
+        issued = self.issued(waiting[self.device.activity[waiting] != NONE])
+        others = np.concatenate((self.releases.points, issued[issued != NONE]))
         return Retiming.of(self.graph, self.last, others, self.asides)
 
-    @cached_property
-    def issued(self) -> Ints:
-        """The points of the launches that work in ``device.ruled`` would begin after if it waited for no other work.
+    def issued(self, points: Ints) -> Ints:
+        """Return the points of the launches that some work would begin after if it waited for no other work.
 
-        Only the first work of a stream has one, and NONE without a launch.
+        Only the first work of a stream has one; NONE behind other work, and without a launch.
         """
-        ruled = self.device.ruled
-        launch = np.append(self.host.launch, NONE)[self.work.launch[self.device.activity[ruled]]]
-        return np.where(self.graph.chained[ruled] | (launch == NONE), NONE, self.hosts + launch)
+        launch = np.append(self.host.launch, NONE)[self.work.launch[self.device.activity[points]]]
+        behind = self.graph.chained[points] | (launch == NONE)
+        return np.where(behind, NONE, self.hosts + launch)
 
     def points_of(self, kind: int, name: int) -> Ints:
         """Return the points before which the delay is of a kind and a name."""

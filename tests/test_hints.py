@@ -25,7 +25,8 @@ def suggested(text: str) -> list[list[str]]:
     """Return the commands in a text, as the words that a shell makes of them."""
     commands = [match[0].removeprefix("→ ").rstrip(".") for match in COMMAND.finditer(text)]
     words = dict.fromkeys(tuple(shlex.split(command)[1:]) for command in commands)
-    return [list(one) for one in words if one[0] not in ELSEWHERE]
+    # A file that the reader is to make is none that can be read here.
+    return [list(one) for one in words if one[0] not in ELSEWHERE and "FILE" not in " ".join(one)]
 
 
 def sources(words: list[str]) -> list[str]:

@@ -56,7 +56,8 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
     table = rule.activity_table(evidence, rows)
     if not evidence.has_graph:
         return Finding(figures, table, int(spent[device, main]), is_named=is_main)
-    return Finding(figures, table, limit=_without(evidence, rows), is_named=is_main)
+    limit = _without(evidence, rows)
+    return Finding(figures, table, limit=limit, is_named=is_main, is_open=not is_main)
 
 
 def _is_busy(evidence: Evidence, device: int) -> bool:

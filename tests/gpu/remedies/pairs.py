@@ -533,9 +533,9 @@ PAIRS = (
         simulated="first_calls",
     ),
     of(
-        checkpoints, "checkpoints", {"in_thread": False}, {"in_thread": True}, "host-bound", "pageable-memcpys",
-        simulated="checkpoint",
+        checkpoints, "checkpoints", {"in_thread": False}, {"in_thread": True},
+        "checkpoint", "host-bound", "pageable-memcpys", simulated="checkpoint",
     ),
-    of(python_lock, "python-lock", {"in_thread": True}, {"in_thread": False}, "host-bound", "launch-bound"),
+    of(python_lock, "python-lock", {"in_thread": True}, {"in_thread": False}, "python-lock", "host-bound", "launch-bound"),
     of(logging, "logging", {"every": 1}, {"every": 10}, "host-bound"),
 )  # fmt: skip

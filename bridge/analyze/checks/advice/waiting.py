@@ -25,6 +25,7 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 
 BATCHES_PER_STAGE = 2  # micro-batches per stage of a pipeline, as most use at least
+MIN_PARTS = 1.5  # from which on it is worth to split micro-batches
 MIN_EXPOSED = 0.01  # of the run
 MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
 MOST_OTHER = 0.15  # of counts and ratios of kernels by name, by which parts of one work differ
@@ -222,7 +223,9 @@ def pipeline_bubble(evidence: Evidence) -> Finding | None:
     pair, first = number_groups(giver, taker)
     iterations = max(1, len(evidence.attributed.iterations))
     batches = max(1.0, float(np.median(np.bincount(pair, minlength=len(first)))) / iterations)
-    parts = max(2.0, BATCHES_PER_STAGE * gpus / batches)
+    parts = BATCHES_PER_STAGE * gpus / batches
+    if parts < MIN_PARTS:
+        return None
     earlier = _begun_part(evidence, awaited, parts)
     known = earlier != NONE
     waiting, earlier = waiting[known], earlier[known]
@@ -287,7 +290,7 @@ RULES = (
     Check(
         name="pipeline-bubble",
         title="Stages of a pipeline wait for one another",
-        when="within iterations work of a GPU waits for work of another GPU of its process",
+        when=f"within iterations work of a GPU waits for work of another GPU of its process, with less than {BATCHES_PER_STAGE} micro-batches per GPU",
         text="{gpus} GPUs hand work on to one another {handovers} times, {batches} in an iteration between two of them, and wait for it",
         remedy="split a batch into {more} micro-batches or more, and interleave forward and backward passes (1F1B)",
         estimate=f"the run in which each stage begins when a part of the work of the one before it is done, as with {BATCHES_PER_STAGE} micro-batches per stage",

@@ -101,6 +101,19 @@ def test_several_copies_are_one_checkpoint(said):
 
 
 @pytest.mark.slow
+def test_what_is_written_too_fast_is_something_else(said):
+    """No 8 MB are written in 100 us: the program prints a line."""
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            held = story.done + 410 - story.now
+            story.copy(400, way=TO_HOST, size=8_000_000, api="cudaMemcpy_v3020", held=held)
+            story.system("write", 100)
+    assert said(story, "checkpoint") is None
+
+
+@pytest.mark.slow
 def test_a_wait_between_a_copy_and_the_file_goes_with_them(said):
     story = Story()
     for number in range(6):

@@ -35,9 +35,9 @@ PINNED_BYTES_PER_NS = (
     12.0  # of pinned memory over PCIe 3.0 x16, as NVIDIA's bandwidthTest measures it
 )
 WRITING = re.compile(r"f?write\w*|pwrite\w*|f(?:data)?sync|sync_file_range")
-MIN_WRITTEN_BYTES = (
-    1 << 20
-)  # of a copy whose content is written to a file: less are numbers to be logged
+# Of a copy whose content is written to a file; less are numbers to be logged.
+MIN_WRITTEN_BYTES = 1 << 20
+MAX_WRITTEN_BYTES_PER_NS = 40  # of a file in the memory of the host: nothing is faster
 SNAPSHOT_BYTES_PER_NS = 500  # of a copy within the memory of a GPU
 MAX_NUMBER_BYTES = 16  # bytes of a value that a program may read to decide
 KEPT = 20  # of so many values that are read back one is
@@ -285,8 +285,11 @@ def written_results(evidence: Evidence) -> Finding | None:
     np.add.at(inside, written + 1, -1)
     mask = np.zeros(len(evidence.call_time), bool)
     mask[calls] = True
-    fetching = interventions.call_points(run, mask)
-    points = np.union1d(fetching, run.hosts + np.flatnonzero(np.cumsum(inside)[:-1] > 0))
+    here = np.flatnonzero(np.cumsum(inside)[:-1] > 0)
+    writes = here[_is_writing(evidence)[here]]
+    if MAX_WRITTEN_BYTES_PER_NS * int(run.host_delay[writes].sum()) < int(size[rows].sum()):
+        return None  # that is too little time to write what was copied: something else was written
+    points = np.union1d(interventions.call_points(run, mask), run.hosts + here)
     ends = run.device.end[run.work.place[rows]]
     snapshot = size[rows] // SNAPSHOT_BYTES_PER_NS
 
@@ -296,8 +299,6 @@ def written_results(evidence: Evidence) -> Finding | None:
         draft.limit(ends, snapshot)
 
     names = evidence.capture.system_calls["name"]
-    here = points - run.hosts
-    writes = here[_is_writing(evidence)[here]]
     figures = {
         "memcpys": len(rows),
         "moved_bytes": int(size[rows].sum()),

@@ -26,7 +26,7 @@ from bridge.analyze.core.kinds import (
 )
 from bridge.analyze.run import interventions
 from bridge.analyze.run.causes.operating_system import meetings
-from bridge.analyze.run.critical.releases import SERVING, WAITING, process_of_stacks
+from bridge.analyze.run.critical.releases import SERVING, WAITING
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
 from bridge.importers import frames
@@ -519,18 +519,18 @@ def _holder(evidence: Evidence) -> str:
     waits, lasting = run.releases.python, run.lasting_on_host
     here = lasting - run.hosts
     runs = (run.host.call[here] == NONE) & (run.host.system[here] == NONE)
-    runs &= ~np.isin(run.host.stack[here], run.host.stack[waits - run.hosts])
-    process, time = process_of_stacks(run.work), run.graph.time
+    process, time, stack = run.work.process_of_stacks, run.graph.time, run.host.stack
 
     def spans(points: Ints) -> tuple[Ints, Ints, Ints]:
-        home = process[run.host.stack[points - run.hosts]]
+        home = process[stack[points - run.hosts]]
         return home, time[points] - run.graph.delay[points], time[points]
 
     code = lasting[runs]
     found = meetings(*spans(waits), spans(code))
+    other = stack[code[found.event] - run.hosts] != stack[waits[found.interval] - run.hosts]
     names = [*folded_ops(evidence.attributed.ops), "code in no op"]
     op = np.append(evidence.own_op, NONE)[run.host.node[code - run.hosts]] % len(names)
-    total = sums(op[found.event], found.time, len(names))
+    total = sums(op[found.event[other]], found.time[other], len(names))
     return str(names[int(np.argmax(total))]) if total.any() else "code that was not recorded"
 
 

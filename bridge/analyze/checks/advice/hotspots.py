@@ -119,7 +119,7 @@ RULES = (
     Check(
         name="kernel-hotspot",
         title="One kernel takes much of a GPU's time",
-        when=f"a kernel takes at least {MIN_HOTSPOT:.0%} of the time of all work of a GPU, and {MIN_HOTSPOT_OF_SPAN:.0%} of the run",
+        when=f"a kernel takes at least {MIN_HOTSPOT:.0%} of the time of all work of a GPU ({MAIN_HOTSPOT:.0%} without a timeline), and {MIN_HOTSPOT_OF_SPAN:.0%} of the run",
         text="the kernel {kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
         remedy="look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
         source=NSIGHT_BRIDGE,

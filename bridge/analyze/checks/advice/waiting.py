@@ -272,6 +272,8 @@ def _begun_part(evidence: Evidence, awaited: Ints, parts: float) -> Ints:
     result = np.full(len(awaited), NONE)
     for one in np.unique(gpu[awaited]).tolist():  # one iteration per GPU
         work = launched[gpu[launched] == one]
+        if not len(work):
+            continue
         rows = np.flatnonzero(gpu[awaited] == one)
         end = run.work.end[awaited[rows]]
         ends = np.unique(end)

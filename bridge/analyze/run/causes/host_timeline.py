@@ -1,4 +1,4 @@
-"""Timelines of the host: the state of each thread at any instant, and the idle gaps of each GPU."""
+"""Timelines of the host: the state of each thread at any instant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ from bridge.analyze.core.kinds import (
     calls_matching,
 )
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order, unions
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    order_by,
+    run_edges,
+    search_groups,
+    stable_order,
+    unions,
+)
 from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import Nesting
 
@@ -70,6 +79,9 @@ def _returned_late(attributed: AttributedCapture) -> Flags:
 # -- Unions of intervals per thread
 
 
+MANY_STACKS = 1_000  # more are looked at together
+
+
 def count_before(
     events: tuple[Ints, Ints], stack: Ints, time: Ints, side: Literal["left", "right"]
 ) -> Ints:
@@ -79,8 +91,11 @@ def count_before(
     ``side="right"``.
     """
     stacks, times = events
+    edges = run_edges(stacks)
+    if len(edges) > MANY_STACKS:
+        return search_groups(stacks, times, stack, time, side=side)
     result = np.searchsorted(stacks, stack, side="left")
-    bounds = {int(stacks[a]): (a, b) for a, b in pairwise(run_edges(stacks).tolist())}
+    bounds = {int(stacks[a]): (a, b) for a, b in pairwise(edges.tolist())}
     order = stable_order(stack)
     for first, last in pairwise(run_edges(stack[order]).tolist()):  # one iteration per thread
         rows = order[first:last]

@@ -20,7 +20,6 @@ from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
-from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 WAITING = re.compile(
@@ -193,7 +192,7 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
     if len(first) <= 1:
         return nothing, nothing
     last = np.append(first[1:], len(host.time))
-    process = process_of_stacks(work)[host.stacks]
+    process = work.process_of_stacks[host.stacks]
     order = order_by(process, host.time[first])
     begun, by = [], []
     for begin, end in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
@@ -203,18 +202,6 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
         begun.append(first[others][at >= 0])
         by.append(first[maker] + at[at >= 0])
     return np.concatenate([nothing, *begun]), np.concatenate([nothing, *by])
-
-
-def process_of_stacks(work: Work) -> Ints:
-    """Return a code for the process of each stack of the nesting."""
-    attribution, capture = work.attributed.attribution, work.attributed.capture
-    nesting, columns = attribution.nesting, ("report", "process")
-    ranges = [frames.ints(capture.ranges, c)[nesting.range] for c in columns]
-    code, of_call = key_codes(ranges, [frames.ints(capture.launches, c) for c in columns])
-    stacks = np.concatenate((nesting.stack, attribution.stack))
-    result = np.full(int(stacks.max(initial=0)) + 1, NONE)
-    result[stacks] = np.concatenate((code, of_call))
-    return result
 
 
 # -- Waits that nobody recorded the end of

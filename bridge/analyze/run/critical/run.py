@@ -15,10 +15,10 @@ from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import NEVER, Graph
 from bridge.analyze.run.critical.host import HostPoints, leading_threads
-from bridge.analyze.run.critical.releases import Releases, process_of_stacks
+from bridge.analyze.run.critical.releases import Releases
 from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
-from bridge.analyze.run.critical.work import Work, placed
+from bridge.analyze.run.critical.work import ClocksDifferError, Work, placed
 from bridge.importers import frames
 from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows, is_single_value, number_groups
 from bridge.join.attributed import AttributedCapture, once
@@ -104,7 +104,7 @@ class Run:
         """Return the run of a capture; if clocks of several files differ, a graph in which no file tells of another."""
         try:
             return _run(attributed)
-        except ValueError:
+        except ClocksDifferError:
             return _run(attributed, apart=True)
 
     def __len__(self) -> int:
@@ -147,7 +147,7 @@ class Run:
             result[: self.hosts] |= np.append(self.of_others, False)[self.device.activity]
             stack = self.work.attributed.attribution.stack
             launched = self.work.launch[self.of_others & (self.work.launch != NONE)]
-            process = process_of_stacks(self.work)
+            process = self.work.process_of_stacks
             beside = np.isin(process[self.host.stacks], process[stack[launched]])
             result[host] |= np.repeat(beside, np.diff(edges))
         result[host.stop :] = True

@@ -13,6 +13,7 @@ from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.importers import frames
+from bridge.importers.frames import key_codes
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -31,6 +32,10 @@ Column = TypeVar("Column", bound=Integers)
 QUERYING = re.compile(r"cu(?:da)?(?:Event|Stream)Query")
 NOT_READY = 600  # cudaErrorNotReady
 LANE = ("report", "process", "device", "context", "stream")
+
+
+class ClocksDifferError(ValueError):
+    """Several files are not on one clock; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,18 @@ class Work:
         return result
 
     @cached_property
+    def process_of_stacks(self) -> Ints:
+        """A code for the process of each stack of the nesting."""
+        attribution, capture = self.attributed.attribution, self.attributed.capture
+        nesting, columns = attribution.nesting, ("report", "process")
+        ranges = [frames.ints(capture.ranges, c)[nesting.range] for c in columns]
+        code, of_call = key_codes(ranges, [frames.ints(capture.launches, c) for c in columns])
+        stacks = np.concatenate((nesting.stack, attribution.stack))
+        result = np.full(int(stacks.max(initial=0)) + 1, NONE)
+        result[stacks] = np.concatenate((code, of_call))
+        return result
+
+    @cached_property
     def own_op(self) -> Ints:
         """The op of each node of the nesting, NONE of steps: what happens in a step alone is in no op."""
         attributed, nesting = self.attributed, self.attributed.attribution.nesting
@@ -212,7 +229,7 @@ def _offsets(attributed: AttributedCapture) -> Ints:
     clocks = Clocks.of(attributed)
     if not clocks.exact[used].all():
         name = capture.source[int(used[~clocks.exact[used]][0])]
-        raise ValueError(
+        raise ClocksDifferError(
             f"the critical path needs one clock, and that of {name} is not aligned with the others"
             " by collectives: ask for the path of one report"
         )

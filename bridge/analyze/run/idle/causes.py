@@ -32,7 +32,6 @@ from bridge.analyze.run.critical.releases import (
     MIN_PACED,
     SERVING,
     WAITING,
-    process_of_stacks,
 )
 from bridge.analyze.run.critical.run import Run
 from bridge.importers import frames
@@ -40,6 +39,7 @@ from bridge.join.arrays import (
     NONE,
     Flags,
     Ints,
+    Rows,
     number_groups,
     order_by,
     repeated,
@@ -101,10 +101,12 @@ OF_CALL = {
 }
 NAMED = tuple(CODE[word] for word in WORDS[CODE[SYNC] : CODE[SYSTEM] + 1])  # by their call
 TELLING = CODE[LOCK]  # the last cause that a wait keeps, whoever ends it
-MAX_LATENCY_NS = (
-    100_000  # of work that waits for nothing that was recorded: longer, it waits for something else
-)
-TERMINAL = re.compile(r"f?getc(?:har)?(?:_unlocked)?|fgets|getline|getdelim|readline")
+# Of work that waits for nothing that was recorded; if it begins later, it waited for something else.
+MAX_LATENCY_NS = 100_000
+TERMINAL = re.compile(r"getc(?:har)?(?:_unlocked)?|readline")  # others read files as often
+JOINING = re.compile(
+    r"pthread_join|pthread_cond_wait|futex|wait(?:pid|id|3|4)?"
+)  # waits for own threads and processes
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ def _last_of_host(run: Run) -> Ints:
     """Return the last point of the host of any process that used each GPU, NONE if there is none."""
     host, work = run.host, run.work
     gpus = len(Devices.of_report(work.attributed).names)
-    process = process_of_stacks(work)
+    process = work.process_of_stacks
     ends = np.flatnonzero(np.append(~host.chained[1:], True)[: len(host.time)])  # of each thread
     size = int(process.max(initial=NONE)) + 1
     ends = ends[order_by(host.time[ends])]
@@ -252,7 +254,7 @@ def _found(run: Run, gaps: Gaps) -> _Pieces:
     row, point = run.with_locks.walks(placed.last[rows], placed.start[rows])
     gap = rows[row]
     walked = _with_causes(run, gaps, *_cut_to_gaps(run, placed, gap, point))
-    walked = _with_code_between_polls(run, walked)
+    walked = _with_late_ranks(run, _with_code_between_polls(run, walked))
     waits = _with_recorded(run, _waits(run, placed, walked))
     telling = waits.take(waits.cause <= TELLING)
     walked = _before_unknown_work(run, _with_telling(_with_recorded(run, walked), telling))
@@ -260,18 +262,20 @@ def _found(run: Run, gaps: Gaps) -> _Pieces:
 
 
 def _before_unknown_work(run: Run, pieces: _Pieces) -> _Pieces:
-    """Return pieces, unknown where the walk comes to work of which nobody knows what it waited for."""
-    place = np.append(run.device.activity, NONE)[
-        np.where((pieces.point == NONE) | (pieces.point >= run.hosts), NONE, pieces.point)
-    ]
-    ends = np.flatnonzero(_is_foreign(run)[place] | (pieces.cause == CODE[UNKNOWN]))
-    until = highest(
-        pieces.gap[ends],
-        pieces.end[ends],
-        int(pieces.gap.max(initial=NONE)) + 1,
-        empty=int(NEVER),
-    )
-    before = np.flatnonzero(pieces.end <= until[pieces.gap]) if len(pieces.gap) else pieces.gap
+    """Return pieces, unknown where the walk comes to work of which nobody knows what it waited for.
+
+    Work that is known to have waited for its launch, too, waited for all that came before that.
+    """
+    device = np.where(pieces.point < run.hosts, pieces.point, NONE)
+    place = np.append(run.device.activity, NONE)[device]
+    graph, of_launch = run.with_locks, np.append(run.work.launch, NONE)[place] != NONE
+    by_launch = np.append(graph.by_cross, False)[device] & of_launch
+    by_launch &= np.append(graph.cross, NONE)[device] >= run.hosts
+    is_unknown = (pieces.cause == CODE[UNKNOWN]) & ~by_launch
+    ends = np.flatnonzero(_is_foreign(run)[place] | is_unknown)
+    size = int(pieces.gap.max(initial=NONE)) + 1
+    until = highest(pieces.gap[ends], pieces.end[ends], size, empty=int(NEVER))
+    before = np.flatnonzero(pieces.end <= until[pieces.gap]) if size else pieces.gap
     pieces.cause[before] = CODE[UNKNOWN]
     for column in (pieces.op, pieces.callee, pieces.stack):
         column[before] = NONE
@@ -392,7 +396,8 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     is_lock[run.releases.python] = True
     cause[is_lock[run.hosts + points] & (call == NONE)] = CODE[LOCK]
     loads = _outermost(attributed, is_data_loading(attributed))[node]
-    is_loading = ((loads != NONE) | _waits_for_data(run)[points]) & (cause > CODE[LOADING])
+    guessed = _waits_for_data(run)[points] & (cause != CODE[LOCK])
+    is_loading = ((loads != NONE) | guessed) & (cause > CODE[LOADING])
     cause[is_loading] = CODE[LOADING]
     op = np.where(is_loading, of_op[loads], op)
     callee[~np.isin(cause, NAMED)] = NONE
@@ -419,7 +424,7 @@ def _waits_for_data(run: Run) -> Flags:
     names = run.work.attributed.capture.system_calls["name"]
     waits = [WAITING.fullmatch(str(name)) is not None for name in names.cat.categories]
     serves = [
-        any(kind.fullmatch(str(name)) for kind in (SERVING, LOCKING))
+        any(kind.fullmatch(str(name)) for kind in (SERVING, LOCKING, JOINING))
         for name in names.cat.categories
     ]
     may = np.array([*(np.array(waits, bool) & ~np.array(serves, bool)), False], bool)
@@ -441,7 +446,7 @@ def _issuing(run: Run) -> tuple[Ints, Ints]:
     """Return when each stack issued its first work and its last, -1 for none."""
     work = run.work
     calls = np.flatnonzero(work.issues)
-    stack, size = work.attributed.attribution.stack[calls], len(process_of_stacks(work))
+    stack, size = work.attributed.attribution.stack[calls], len(work.process_of_stacks)
     time = work.call_start[calls]
     return lowest(stack, time, size), highest(stack, time, size)
 
@@ -581,24 +586,35 @@ def _with_telling(pieces: _Pieces, waits: _Pieces) -> _Pieces:
     return pieces
 
 
-def _waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
-    """Return the time of waits up to what ended them; a wait for another process is one for a late rank."""
+def _waiting(run: Run, pieces: _Pieces) -> tuple[Ints, Rows]:
+    """Return the pieces in which a thread returns from a wait, and the points that ended these waits."""
     graph = run.with_locks
     rows = np.flatnonzero((pieces.point >= run.hosts) & graph.by_cross[pieces.point])
     rows = rows[graph.chained[pieces.point[rows]]]
-    found = pieces.take(rows)
-    other = graph.cross[found.point]
-    process = np.append(process_of_stacks(run.work), NONE)
+    return rows, graph.cross[pieces.point[rows]]
+
+
+def _with_late_ranks(run: Run, pieces: _Pieces) -> _Pieces:
+    """Return pieces, those with a late rank in which a thread returns from a wait for another process with work."""
+    rows, other = _waiting(run, pieces)
+    process = np.append(run.work.process_of_stacks, NONE)
     by = np.append(run.host.stack, NONE)[np.where(other < run.hosts, NONE, other - run.hosts)]
     launched = run.work.launch[run.work.launch != NONE]
     has_work = np.isin(process, process[run.work.attributed.attribution.stack[launched]])
-    is_late = (by != NONE) & (process[by] != process[found.stack]) & has_work[by]
-    pieces.cause[rows[is_late]] = found.cause[is_late] = CODE[LATE_RANK]
-    pieces.callee[rows[is_late]] = found.callee[is_late] = NONE
+    late = rows[(by != NONE) & (process[by] != process[pieces.stack[rows]]) & has_work[by]]
+    cause, callee = pieces.cause.copy(), pieces.callee.copy()
+    cause[late], callee[late] = CODE[LATE_RANK], NONE
+    return replace(pieces, cause=cause, callee=callee)
+
+
+def _waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
+    """Return the time of waits up to what ended them."""
+    rows, other = _waiting(run, pieces)
+    found = pieces.take(rows)
     call = run.host.call[found.point - run.hosts]
     begin = np.append(run.work.call_start, 0)[call]
-    begin = np.where(call == NONE, graph.time[found.point - 1], begin)
-    start, end = np.maximum(begin, gaps.start[found.gap]), graph.time[other]
+    begin = np.where(call == NONE, run.graph.time[found.point - 1], begin)
+    start, end = np.maximum(begin, gaps.start[found.gap]), run.graph.time[other]
     return replace(found, start=start, end=end).take(end > start)
 
 
@@ -613,7 +629,7 @@ def _offset_of_stacks(run: Run) -> Ints:
     """Return what is added to the times of each stack of the nesting; the last entry is for none."""
     attribution, capture = run.work.attributed.attribution, run.work.attributed.capture
     nesting = attribution.nesting
-    offset = np.zeros(len(process_of_stacks(run.work)) + 1, np.int64)
+    offset = np.zeros(len(run.work.process_of_stacks) + 1, np.int64)
     offset[attribution.stack] = run.work.offset[frames.ints(capture.launches, "report")]
     offset[nesting.stack] = run.work.offset[frames.ints(capture.ranges, "report")[nesting.range]]
     return offset

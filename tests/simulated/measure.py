@@ -44,10 +44,10 @@ GOALS = {
 FLOORS = {
     "length": 1.0,
     "states": 1.0,
-    "causes": 0.0,
-    "savings": 0.7,
-    "first": 0.75,
-    "found": 0.85,
+    "causes": 0.9,
+    "savings": 0.8,
+    "first": 0.8,
+    "found": 0.9,
     "healthy": 0.95,
     "excess": 0.0,
 }

@@ -34,6 +34,13 @@ def aggregates(**more):
     return json.loads(profiler.dumps(format="json", **more))
 
 
+def assert_order(found, figure, *, descending):
+    """Whether a pause is the longest is up to the machine; that rows follow their figures is not."""
+    figures = [row[figure] for row in found["Time"]["operator"].values()]
+    assert len(figures) == 2
+    assert figures == sorted(figures, reverse=descending)
+
+
 def rows(table: str) -> dict[str, list[str]]:
     """Give the cells of each row of a table, by the name."""
     split = (line.split() for line in table.splitlines())
@@ -76,11 +83,10 @@ def test_aggregates_are_hand_counted():
     assert conv["Count"] == 3
     assert conv["Min"] <= conv["Avg"] <= conv["Max"]
     assert conv["Total"] == pytest.approx(3 * conv["Avg"])
-    assert 10 <= found["Time"]["operator"]["slow"]["Total"] < 1000
-    assert list(found["Time"]["operator"]) == ["slow", "conv"]
-    assert list(aggregates(sort_by="count")["Time"]["operator"]) == ["conv", "slow"]
-    ascending = aggregates(sort_by="max", ascending=True)
-    assert list(ascending["Time"]["operator"]) == ["conv", "slow"]
+    assert found["Time"]["operator"]["slow"]["Total"] >= 10
+    assert_order(found, "Total", descending=True)
+    assert_order(aggregates(sort_by="count"), "Count", descending=True)
+    assert_order(aggregates(sort_by="max", ascending=True), "Max", descending=False)
     assert "Counter" not in found
     assert found["Memory"]["Device Storage"]["host resident"]["Min"] > 1000
 

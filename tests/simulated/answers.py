@@ -18,7 +18,9 @@ from bridge.join.attributed import AttributedCapture
 from simulated.causes import Piece
 from simulated.host import Cause
 
-MAIN_ROWS = 0.1  # of the time of a finding's evidence: what has less of it is not what it is about
+MAIN_ROWS = (
+    0.1  # of the time of a finding's evidence: a name with less of it is not what it is about
+)
 NO_NAMES = ("path",)  # columns of evidence that name what is around it
 WORD = re.compile(r"[\w:]+")
 CAUSES = {  # the words for causes of idle time
@@ -94,13 +96,16 @@ def _found(advice: Advice) -> Found:
 
 
 def _names(evidence: pd.DataFrame) -> frozenset[str]:
-    """Return all texts of the rows that a finding is mainly about."""
-    if "total_ns" in evidence:
-        evidence = evidence[evidence["total_ns"] >= MAIN_ROWS * evidence["total_ns"].sum()]
-    columns = [evidence[name] for name in evidence if name not in NO_NAMES]
-    return frozenset(
-        text for column in columns for text in column.tolist() if isinstance(text, str) and text
-    )
+    """Return the texts of a finding that it is mainly about."""
+    weight = evidence["total_ns"] if "total_ns" in evidence else pd.Series(1, evidence.index)
+    least = MAIN_ROWS * weight.sum() if "total_ns" in evidence else 0
+    names: set[str] = set()
+    for column in evidence.columns.difference([*NO_NAMES, "total_ns"]):
+        total = weight.groupby(evidence[column], observed=True).sum()
+        names.update(
+            text for text, ns in total.items() if isinstance(text, str) and text and ns >= least
+        )
+    return frozenset(names)
 
 
 def _causes(attributed: AttributedCapture) -> dict[int, list[Piece]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ FALSE_ALARM = 0.05  # an estimate that no healthy program may have
 OF_RUN, OF_SAVING = 0.005, 0.10
 AS_GOOD = 0.95  # of the best trouble's saving: as good a first finding
 WRONG_CAUSES = 0.01  # of the idle time
+STEP_NUMBER = re.compile(r"#\d+$")
 
 # What share of cases must hold in each respect of `RESPECTS`: what is aimed at, and what has been reached.
 GOALS = {
@@ -146,9 +148,16 @@ def _causes(one: Measured) -> list[bool]:
     return [wrong <= WRONG_CAUSES * one.idle.total()] if one.idle else []
 
 
+def is_by_call(true: Cause, said: Cause, named: bool) -> bool:
+    """Return whether a wait for a loader or Python's lock was told by its call alone: less than is true, and not wrong."""
+    return named and said is Cause.OS and true in {Cause.LOADING, Cause.PYTHON_LOCK}
+
+
 def is_wrong(true: Cause, said: Cause, named: bool) -> bool:
-    """Return whether a cause is neither the true one nor unknown."""
-    return said is not Cause.UNKNOWN and (said is not true or not named)
+    """Return whether a cause is neither the true one, nor its call, nor unknown."""
+    if said is Cause.UNKNOWN or is_by_call(true, said, named):
+        return False
+    return said is not true or not named
 
 
 # In what a program of whole evidence may fail, and one of less.
@@ -282,9 +291,21 @@ def compared(true: Sequence[Piece], said: Sequence[Piece]) -> Counter[tuple[Caus
         while at < len(said) and said[at].start < piece.end:
             other, at = said[at], at + 1
             common = min(piece.end, other.end) - max(piece.start, other.start)
-            named = not other.name or not piece.name or bare(other.name) == bare(piece.name)
-            result[piece.cause, other.cause, named] += common
+            result[piece.cause, other.cause, _is_named(piece, other)] += common
             left -= common
         if left:
             result[piece.cause, Cause.UNKNOWN, True] += left
     return result
+
+
+def _is_named(true: Piece, said: Piece) -> bool:
+    """Return whether a cause has the true name; that of a call stands for what it waits for only if it is the true one."""
+    has_both = bool(true.name and said.name)
+    if said.cause is Cause.OS is not true.cause:
+        return has_both and said.name == true.name
+    return not has_both or _op(said.name) == _op(true.name)
+
+
+def _op(name: str) -> str:
+    """Return a name as the product has it: of a call without its version, of a step without its number."""
+    return STEP_NUMBER.sub("", bare(name))

@@ -27,7 +27,9 @@ from simulated.measure import (
     Measured,
     cases,
     failed,
+    is_by_call,
     is_right,
+    is_wrong,
 )
 
 Rows = Sequence[Sequence[object]]
@@ -201,9 +203,10 @@ def causes(those: Sequence[Measured]) -> list[str]:
         said = {key[1:]: ns for key, ns in idle.items() if key[0] is cause}
         total = sum(said.values())
         if total:
-            wrong = {other.name: 0 for other, _ in said if other not in {cause, Cause.UNKNOWN}}
-            for (other, _), ns in said.items():
-                if other.name in wrong:
+            by_call = sum(ns for key, ns in said.items() if is_by_call(cause, *key))
+            wrong: Counter[str] = Counter()
+            for (other, named), ns in said.items():
+                if other is not cause and is_wrong(cause, other, named):
                     wrong[other.name] += ns
             worst = max(wrong, key=lambda name: wrong[name], default="")
             rows.append(
@@ -212,14 +215,24 @@ def causes(those: Sequence[Measured]) -> list[str]:
                     percent(total, idle.total()),
                     percent(said.get((cause, True), 0), total),
                     percent(said.get((cause, False), 0), total),
-                    percent(sum(wrong.values()), total),
+                    percent(by_call, total),
+                    percent(wrong.total(), total),
                     _word(worst),
                     percent(said.get((Cause.UNKNOWN, True), 0), total)
                     if cause is not Cause.UNKNOWN
                     else "",
                 )
             )
-    head = ("true cause", "of idle", "right", "other name", "wrong", "mostly", "unknown")
+    head = (
+        "true cause",
+        "of idle",
+        "right",
+        "other name",
+        "its call alone",
+        "wrong",
+        "mostly",
+        "unknown",
+    )
     return table(head, rows)
 
 

@@ -17,7 +17,7 @@ from bridge.analyze.checks.advice.rule import (
     Finding,
 )
 from bridge.analyze.checks.check import Check
-from bridge.analyze.core.groups import sums
+from bridge.analyze.core.groups import highest, sums
 from bridge.analyze.core.kinds import BLOCKING, COPYING, calls_matching
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Change, Draft
@@ -47,6 +47,7 @@ SMALL_BYTES, MANY = (
 )  # copies that could be packed: how large, and how many in one call of an op
 MIN_ONCE_NS = 20_000_000  # paid once, from which on it is worth a change
 MOSTLY = 0.5
+ALIKE = 2  # times what comes later: too large to be one of them
 MIN_WAITS = 3  # fewer are no habit
 MOST = 4  # groups of waits that are looked at
 CALL_NS = 8_000  # an asynchronous copy takes at most on the host
@@ -206,11 +207,25 @@ def pageable_copies(evidence: Evidence) -> Iterator[Finding]:
     rows = np.flatnonzero(
         _copies(evidence, pageable=True) & (launch != NONE) & (run.work.place != NONE)
     )
-    once = ~evidence.in_iterations(run.device.end[run.work.place[rows]])
+    once = ~evidence.in_iterations(run.device.end[run.work.place[rows]]) | _sets_up(evidence, rows)
     for is_once in (False, True):
         part = rows[once == is_once]
         if len(part):
             yield _as_pinned(evidence, part, once=is_once)
+
+
+def _sets_up(evidence: Evidence, rows: Ints) -> Flags:
+    """Return whether each memcpy is called in the first iteration or before, and is larger than all later ones of its direction.
+
+    Without ranges of steps the copy of weights before a loop cannot be told from the first input by its name.
+    """
+    table, run = evidence.capture.activities, evidence.run
+    size, direction = (frames.ints(table, column)[rows] for column in ("bytes", "copy_kind"))
+    called = run.work.call_start[evidence.attributed.attribution.launch[rows]]
+    early = called <= evidence.first_iteration_end
+    later = highest(direction[~early], size[~early], int(direction.max(initial=0)) + 1, empty=0)
+    result: Flags = early & (size >= ALIKE * later[direction])
+    return result
 
 
 def _as_pinned(evidence: Evidence, rows: Ints, *, once: bool) -> Finding:

@@ -18,15 +18,18 @@ from bridge.analyze.checks.advice.rule import (
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import Floats, sums
 from bridge.analyze.run import interventions
+from bridge.analyze.run.causes.host_timeline import Cover
 from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.critical.retiming import Change, Draft
+from bridge.analyze.run.idle.causes import MAX_LATENCY_NS
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 
-BATCHES_PER_STAGE = 2  # micro-batches per stage of a pipeline, as most use at least
-MIN_PARTS = 1.5  # from which on it is worth to split micro-batches
+FEW_BATCHES = 2  # micro-batches per stage of a pipeline, as most use at least
+MANY_BATCHES = 4  # with which stages hardly wait for one another, as GPipe's authors measured it
 MIN_EXPOSED = 0.01  # of the run
+MIN_LATE = 0.02  # of the run, on the critical path
 MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
 MOST_OTHER = 0.15  # of counts and ratios of kernels by name, by which parts of one work differ
 MIN_MORE = 1.08  # times the mean of the GPUs of a process
@@ -208,10 +211,49 @@ def shared_gpu(evidence: Evidence) -> Finding | None:
     return Finding(figures, rule.activity_table(evidence, run.work.row[places]), change=change)
 
 
+def late_work(evidence: Evidence) -> Finding | None:
+    """Find work that nothing recorded keeps from beginning, and that begins late on a GPU that runs nothing recorded."""
+    run = evidence.run
+    points, ns = _unexplained(evidence)
+    on_path = np.isin(points, run.path)
+    path_ns = int(ns[on_path].sum())
+    if path_ns < MIN_LATE * run.span:
+        return None
+    places = run.device.activity[points]
+    gpu = run.gpu_of_place[places]
+    total = sums(gpu, ns, len(evidence.devices.names))
+    figures = {
+        "device": evidence.devices.names[int(total.argmax())],
+        "activities": len(points),
+        "late_ns": int(ns.sum()),
+        "path_ns": path_ns,
+        "path_share": path_ns / run.span,
+    }
+
+    def change(draft: Draft) -> None:
+        draft.shorten(points, ns)
+
+    return Finding(figures, rule.activity_table(evidence, run.work.row[places], ns), change=change)
+
+
+def _unexplained(evidence: Evidence) -> tuple[Ints, Ints]:
+    """Return the points at which work begins late, and by how many ns: while its GPU runs nothing, beyond the usual."""
+    run, work = evidence.run, evidence.run.work
+    starts = run.device.start
+    delay = run.graph.delay_of(starts)
+    busy = Cover.of(run.gpu_of_place, work.start, work.end)
+    idle = delay - busy.within(run.gpu_of_place, work.start - delay, work.start)
+    usual = int(np.median(delay)) if len(delay) else 0
+    late = (work.launch != NONE) & (delay > MAX_LATENCY_NS) & (idle > MAX_LATENCY_NS)
+    late &= ~run.of_others & evidence.counted[work.row]
+    late &= work.start >= np.append(work.call_end, 0)[work.launch]  # else the call itself took long
+    return starts[late], (idle - usual)[late]
+
+
 def pipeline_bubble(evidence: Evidence) -> Finding | None:
     """Find GPUs that hand work on to one another, and wait for it: the stages of a pipeline.
 
-    Smaller micro-batches let a stage begin when a part of what the stage before it works on is done.
+    With twice as many micro-batches, of half the size, each stage waits half as long.
     """
     run = evidence.run
     waiting, awaited = _handovers(evidence)
@@ -223,29 +265,28 @@ def pipeline_bubble(evidence: Evidence) -> Finding | None:
     pair, first = number_groups(giver, taker)
     iterations = max(1, len(evidence.attributed.iterations))
     batches = max(1.0, float(np.median(np.bincount(pair, minlength=len(first)))) / iterations)
-    parts = BATCHES_PER_STAGE * gpus / batches
-    if parts < MIN_PARTS:
+    if batches >= FEW_BATCHES * gpus:
         return None
-    earlier = _begun_part(evidence, awaited, parts)
-    known = earlier != NONE
-    waiting, earlier = waiting[known], earlier[known]
     starts = run.device.start[run.device.activity[waiting]]
     before = np.where(run.graph.chained[waiting], waiting - 1, run.issued(waiting))
     idle = run.graph.time[starts] - run.graph.time[np.where(before == NONE, starts, before)]
+    idle = np.maximum(idle, 0)
+    apart, more = interventions.free(run, waiting), MANY_BATCHES * gpus
+    left = run.graph.delay_of(waiting) + (idle * (batches / more)).astype(np.int64)
 
     def change(draft: Draft) -> None:
-        draft.link(waiting, earlier)
+        apart(draft)
+        draft.set(waiting, left)
 
     rows = run.work.row[np.unique(awaited)]
     figures = {
         "gpus": gpus,
         "handovers": len(awaited),
         "batches": round(batches, 1),
-        "waited_ns": int(np.maximum(idle, 0).sum()),
-        "more": int(np.ceil(batches * parts)),
+        "waited_ns": int(idle.sum()),
+        "more": more,
     }
-    limit = interventions.free(run, waiting)
-    return Finding(figures, rule.activity_table(evidence, rows), change=change, limit=limit)
+    return Finding(figures, rule.activity_table(evidence, rows), change=change, limit=apart)
 
 
 def _handovers(evidence: Evidence) -> tuple[Ints, Ints]:
@@ -261,41 +302,14 @@ def _handovers(evidence: Evidence) -> tuple[Ints, Ints]:
     return points[inside], other[inside]
 
 
-def _begun_part(evidence: Evidence, awaited: Ints, parts: float) -> Ints:
-    """Return the point at which one of so many parts of what each handover ends was done, NONE if it is not known.
-
-    What a handover ends is the work of its GPU since the one before; the point is the start of its work at that time.
-    """
-    run = evidence.run
-    gpu, launched = run.gpu_of_place, np.flatnonzero(run.work.launch != NONE)
-    launched = launched[order_by(gpu[launched], run.work.start[launched])]
-    result = np.full(len(awaited), NONE)
-    for one in np.unique(gpu[awaited]).tolist():  # one iteration per GPU
-        work = launched[gpu[launched] == one]
-        if not len(work):
-            continue
-        rows = np.flatnonzero(gpu[awaited] == one)
-        end = run.work.end[awaited[rows]]
-        ends = np.unique(end)
-        before = np.concatenate(([NONE], ends))[np.searchsorted(ends, end)]
-        begin = np.searchsorted(run.work.start[work], before, side="left")
-        begin = np.minimum(begin, len(work) - 1)
-        start = run.work.start[work[begin]]
-        place = np.searchsorted(run.work.start[work], start + (end - start) / parts, side="left")
-        place = np.minimum(place, len(work) - 1)
-        is_earlier = run.work.start[work[place]] < end
-        result[rows] = np.where(is_earlier, run.device.start[work[place]], NONE)
-    return result
-
-
 RULES = (
     Check(
         name="pipeline-bubble",
         title="Stages of a pipeline wait for one another",
-        when=f"within iterations work of a GPU waits for work of another GPU of its process, with less than {BATCHES_PER_STAGE} micro-batches per GPU",
+        when=f"within iterations work of a GPU waits for work of another GPU of its process, with less than {FEW_BATCHES} micro-batches per GPU",
         text="{gpus} GPUs hand work on to one another {handovers} times, {batches} in an iteration between two of them, and wait for it",
         remedy="split a batch into {more} micro-batches or more, and interleave forward and backward passes (1F1B)",
-        estimate=f"the run in which each stage begins when a part of the work of the one before it is done, as with {BATCHES_PER_STAGE} micro-batches per stage",
+        estimate=f"the run in which stages wait as much less as there are more micro-batches, {MANY_BATCHES} per stage",
         source=NSIGHT_BRIDGE,
         needs=("kernels", "graph"),
         find=pipeline_bubble,
@@ -310,6 +324,17 @@ RULES = (
         source=NSIGHT_BRIDGE,
         needs=("work", "graph"),
         find=shared_gpu,
+    ),
+    Check(
+        name="other-process",
+        title="Work that is ready begins late on an idle GPU",
+        when=f"work waits for nothing that was recorded, its GPU runs nothing, and it begins more than {MAX_LATENCY_NS / 1e3:.0f} us later, {MIN_LATE:.0%} of the run on the critical path",
+        text="{activities} activities, most of them on {device}, begin late by {late_ns} in all, though the GPU runs nothing that was recorded; the run waits for it for {path_ns}, {path_share}",
+        remedy="find what uses the GPU meanwhile: processes of other users and containers (nvidia-smi), functions of the host in streams (cudaLaunchHostFunc); run it elsewhere, or at another time",
+        estimate="the run if this work began as soon as other work does",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "graph"),
+        find=late_work,
     ),
     Check(
         name="uneven-gpus",

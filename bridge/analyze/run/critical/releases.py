@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from bridge.analyze.core.groups import quantiles
+from bridge.analyze.core.kinds import is_data_loading
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.retiming import Draft
@@ -28,6 +29,7 @@ WAITING = re.compile(
 )
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")  # of them, those for a request
 LOCKING = re.compile(r"pthread_(?:mutex|rwlock|spin)_\w*lock")
+OF_PYTHON = "pthread_cond_timedwait"
 SWITCH_NS = (
     5_000_000  # for which CPython waits for its lock before it asks for it: sys.getswitchinterval()
 )
@@ -90,6 +92,7 @@ class HostWaits:
         of_python = goes_on[1:] & (np.abs(lasting[:-1] - SWITCH_NS) <= SWITCH_NS // 20)
         is_lock = np.zeros(int(site.max(initial=NONE)) + 2, bool)
         is_lock[site[1:][of_python]] = True
+        is_lock[site[_may_be_python(work, host, rows)]] = True
         python = rows[is_lock[site]]
         is_lock[site[locks]] = True
         return cls(rows[last], site[last], rows[first] - 1, is_lock[site[last]], python)
@@ -108,6 +111,20 @@ class HostWaits:
             size.sum()
         )
         return inner
+
+
+def _may_be_python(work: Work, host: HostPoints, rows: Ints) -> Flags:
+    """Return whether threads of Python wait in ops in the call with which CPython waits for its lock.
+
+    Its other locks are semaphores. Loaders of data wait in this call, too.
+    """
+    names = work.attributed.capture.system_calls["name"]
+    is_call = np.array([*(str(n) == OF_PYTHON for n in names.cat.categories), False])
+    op = np.append(work.own_op, NONE)[host.node[rows]]
+    process = work.process_of_stacks[host.stack[rows]]
+    result: Flags = is_call[frames.codes(names)[host.system[rows]]] & (op != NONE)
+    result &= ~is_data_loading(work.attributed)[op]
+    return result & np.isin(process, work.python_processes)
 
 
 # -- Who ended a wait

@@ -31,6 +31,7 @@ from bridge.join.attribution import INVALID_TIME
 Column = TypeVar("Column", bound=Integers)
 QUERYING = re.compile(r"cu(?:da)?(?:Event|Stream)Query")
 NOT_READY = 600  # cudaErrorNotReady
+PYTHON = re.compile(r"(?:.*/)?python[\d.]*(?:\s.*)?")  # a name of a process, as it was called
 LANE = ("report", "process", "device", "context", "stream")
 
 
@@ -147,14 +148,30 @@ class Work:
     @cached_property
     def process_of_stacks(self) -> Ints:
         """A code for the process of each stack of the nesting."""
+        return self._processes[0]
+
+    @cached_property
+    def python_processes(self) -> Ints:
+        """The codes of processes that run Python, by their names."""
+        named = self.attributed.capture.processes["name"]
+        is_python = [PYTHON.fullmatch(str(name)) is not None for name in named.cat.categories]
+        return distinct(self._processes[1][np.array([*is_python, False])[frames.codes(named)]])
+
+    @cached_property
+    def _processes(self) -> tuple[Ints, Ints]:
+        """Codes of the process of each stack, and of each row of `processes`."""
         attribution, capture = self.attributed.attribution, self.attributed.capture
         nesting, columns = attribution.nesting, ("report", "process")
         ranges = [frames.ints(capture.ranges, c)[nesting.range] for c in columns]
-        code, of_call = key_codes(ranges, [frames.ints(capture.launches, c) for c in columns])
+        calls, rows = (
+            [frames.ints(table, c) for c in columns]
+            for table in (capture.launches, capture.processes)
+        )
+        code, of_call, of_row = key_codes(ranges, calls, rows)
         stacks = np.concatenate((nesting.stack, attribution.stack))
         result = np.full(int(stacks.max(initial=0)) + 1, NONE)
         result[stacks] = np.concatenate((code, of_call))
-        return result
+        return result, of_row
 
     @cached_property
     def own_op(self) -> Ints:

@@ -18,7 +18,7 @@ from bridge.analyze.checks.advice.rule import (
 )
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import highest, sums
-from bridge.analyze.core.kinds import BLOCKING, COPYING, calls_matching
+from bridge.analyze.core.kinds import BLOCKING, COPYING, WRITING, calls_matching
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.importers import frames
@@ -34,7 +34,6 @@ MANAGED = (11, 12)  # copy kinds of pages that move by themselves
 PINNED_BYTES_PER_NS = (
     12.0  # of pinned memory over PCIe 3.0 x16, as NVIDIA's bandwidthTest measures it
 )
-WRITING = re.compile(r"f?write\w*|pwrite\w*|f(?:data)?sync|sync_file_range")
 # Of a copy whose content is written to a file; less are numbers to be logged.
 MIN_WRITTEN_BYTES = 1 << 20
 MAX_WRITTEN_BYTES_PER_NS = 40  # of a file in the memory of the host: nothing is faster
@@ -221,8 +220,10 @@ def _sets_up(evidence: Evidence, rows: Ints) -> Flags:
     """
     table, run = evidence.capture.activities, evidence.run
     size, direction = (frames.ints(table, column)[rows] for column in ("bytes", "copy_kind"))
-    called = run.work.call_start[evidence.attributed.attribution.launch[rows]]
-    early = called <= evidence.first_iteration_end
+    calls = evidence.attributed.attribution.launch[rows]
+    early = evidence.is_early(
+        evidence.attributed.attribution.stack[calls], run.work.call_start[calls]
+    )
     later = highest(direction[~early], size[~early], int(direction.max(initial=0)) + 1, empty=0)
     result: Flags = early & (size >= ALIKE * later[direction])
     return result

@@ -24,7 +24,7 @@ from bridge.analyze.run.parts import Parts, Times
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.importers.capture import Capture
-from bridge.join.arrays import NONE, Flags, Ints, busy_time, number_groups
+from bridge.join.arrays import NONE, Flags, Integers, Ints, busy_time, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import folded, nearest
 from bridge.join.paths import paths
@@ -100,16 +100,29 @@ class Evidence:
         op = int(np.append(self.own_op, NONE)[self.attributed.launch_node[call]])
         return "" if op == NONE else self.attributed.ops[op]
 
+    def is_early(self, stacks: Integers, times: Ints) -> Flags:
+        """Return whether times of the host lie in the first iteration of the process of their stacks, or before it.
+
+        It ends when the second one of the first loop begins; without two of them nothing is early.
+        """
+        process = self.run.work.process_of_stacks[stacks]
+        result: Flags = times <= np.append(self._first_iteration_ends, -MAX_TIME)[process]
+        return result
+
     @cached_property
-    def first_iteration_end(self) -> int:
-        """When the second iteration of the first loop begins on the host; before all events without two of them."""
-        steps = self.attributed.iterations
-        start = (
-            np.sort(Times.of(self.attributed).start[steps.loop == 0])
-            if len(steps)
-            else np.empty(0, np.int64)
-        )
-        return int(start[1]) if len(start) > 1 else -MAX_TIME
+    def _first_iteration_ends(self) -> Ints:
+        """When the first iteration ends, by the code of each process."""
+        steps, work = self.attributed.iterations, self.run.work
+        rows = np.flatnonzero(steps.loop == 0)
+        rows = rows[order_by(Times.of(self.attributed).start[rows])]
+        process = work.process_codes(steps.report[rows], steps.process[rows])
+        size = int(work.process_of_stacks.max(initial=NONE)) + 1
+        result = np.full(size, -MAX_TIME)
+        for code in range(size):  # one iteration per process
+            mine = rows[process == code]
+            if len(mine) > 1:
+                result[code] = Times.of(self.attributed).start[mine[1]]
+        return result
 
     def in_iterations(self, points: Ints) -> Flags:
         """Return whether the time before each point of the graph begins within iterations, or with work of any."""

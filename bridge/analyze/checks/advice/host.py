@@ -20,6 +20,8 @@ from bridge.analyze.core.kinds import (
     COMPILING,
     COPYING,
     LAUNCHING,
+    READING,
+    WRITING,
     calls_matching,
     is_compilation,
     is_data_loading,
@@ -113,7 +115,7 @@ def _cost_points(evidence: Evidence) -> Ints:
     is_short = run.graph.delay[points] <= interventions.PREPARING_NS
     launching = is_short & (evidence.launching_ops[op] | _prepares(evidence)[here])
     is_cost &= ~(is_code & launching)
-    is_cost |= ~is_code & evidence.shared(_costly_ops)[op]
+    is_cost |= ~is_code & evidence.shared(_costly_ops)[op] & evidence.in_iterations(points)
     result: Ints = points[is_cost]
     return result
 
@@ -126,6 +128,9 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
     op = np.append(evidence.own_op, NONE)[run.host.node[here]]
     is_free = (op == NONE) & (call == NONE) & evidence.in_iterations(points)
     call = np.where(is_free, _compiling_next(evidence)[here], call)  # it makes what is loaded then
+    is_code = (op == NONE) & (call == NONE) & (system == NONE)
+    is_once = is_code & ~evidence.in_iterations(points)
+    system = np.where(is_once, _of_file(evidence)[here], system)
     launches, systems = (
         attributed.capture.launches["name"],
         attributed.capture.system_calls["name"],
@@ -155,6 +160,23 @@ def _compiling_next(evidence: Evidence) -> Ints:
     thread = np.append(host.stack, NONE)
     call = np.where(thread[following] == host.stack, np.append(host.call, NONE)[following], NONE)
     return np.where(compiles[call], call, NONE)
+
+
+def _of_file(evidence: Evidence) -> Ints:
+    """Return the call that reads a file right before code in no call ends, or writes one right after it, else NONE."""
+    host, names = evidence.run.host, evidence.capture.system_calls["name"]
+    code = np.append(frames.codes(names), NONE)[host.system]
+    reads, writes = (
+        np.array([*(kind.fullmatch(str(name)) is not None for name in names.cat.categories), False])
+        for kind in (READING, WRITING)
+    )
+    result = np.full(len(host.time), NONE)
+    before, after = host.system[:-1], host.system[1:]
+    read = reads[code[:-1]] & host.chained[:-1] & host.chained[1:]
+    result[1:][read] = before[read]
+    written = writes[code[1:]] & host.chained[1:]
+    result[:-1][written] = after[written]
+    return np.where((host.call == NONE) & (host.system == NONE), result, NONE)
 
 
 def _prepares(evidence: Evidence) -> Flags:
@@ -187,7 +209,8 @@ def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
     group, first = number_groups(by, name)
     delay = evidence.run.graph.delay[points]
     first_of_all = np.zeros(len(points), bool)
-    is_early = ~once & (evidence.run.graph.time[points] <= evidence.first_iteration_end)
+    stacks = evidence.run.host.stack[points - evidence.run.hosts]
+    is_early = ~once & evidence.is_early(stacks, evidence.run.graph.time[points])
     later = highest(group[~once & ~is_early], delay[~once & ~is_early], len(first), empty=0)
     first_of_all[is_early] = delay[is_early] > OUTLYING * later[group[is_early]]
     compiles = is_compilation(evidence.attributed)[np.where(by == OP, name, NONE)] & (by == OP)
@@ -232,16 +255,18 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
         if groups.kind[group] in {MEMORY, OP}
         else ""
     )
+    here = points - run.hosts
+    is_code = (run.host.call[here] == NONE) & (run.host.system[here] == NONE)
+    if groups.kind[group] == OS and is_code.any():
+        named = "and the code of what it reads or writes"
     figures = {
         "what": group_name(evidence, group) + (f" ({named})" if named else ""),
         "host_ns": int(run.graph.delay[points].sum()),
         "path_ns": int(groups.path_ns[group]),
         "path_share": int(groups.path_ns[group]) / max(1, run.span),
     }
-
-    here = points - run.hosts
-    is_code = (run.host.call[here] == NONE) & (run.host.system[here] == NONE)
     stays = (groups.kind[group] == OP) & (is_code | bool(groups.once[group]))
+    stays |= bool(groups.once[group]) & _is_file(evidence, groups, group)
 
     def limit(draft: Draft) -> None:
         draft.remove(whole)
@@ -289,7 +314,8 @@ def _hidden_copies(evidence: Evidence, group: int) -> Change:
     """Return the change that copies of an op, which are part of its cost, run beside kernels."""
     groups, attributed = evidence.shared(HostGroups.of), evidence.attributed
     op = int(groups.name[group])
-    if groups.kind[group] != OP or not evidence.shared(_costly_ops)[op]:
+    is_op = groups.kind[group] == OP and not groups.once[group]
+    if not is_op or not evidence.shared(_costly_ops)[op]:
         return interventions.nothing
     owner = np.append(evidence.own_op, NONE)[attributed.node]
     return interventions.hidden(evidence.run, evidence.is_kind(frames.MEMCPY) & (owner == op))
@@ -343,6 +369,13 @@ def _is_loading(evidence: Evidence, groups: HostGroups, group: int) -> bool:
     if kind == OP:
         return bool(is_data_loading(evidence.attributed)[name])
     return bool(kind == OS and not groups.once[group] and _waits(evidence, group))
+
+
+def _is_file(evidence: Evidence, groups: HostGroups, group: int) -> bool:
+    """Return whether a group reads or writes files."""
+    name = group_name(evidence, group)
+    is_file = READING.fullmatch(name) or WRITING.fullmatch(name)
+    return bool(groups.kind[group] == OS and is_file)
 
 
 def _is_beside(evidence: Evidence, group: int) -> bool:

@@ -9,7 +9,7 @@ as long as it did, or end at the pace at which they ended.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +28,7 @@ WAITING = re.compile(
     r"|pthread_rwlock_\w*lock|futex|recv\w*|accept4?|sigwait\w*|wait(?:pid|id|3|4)?"
 )
 SERVING = re.compile(r"recv\w*|accept4?|epoll_p?wait\d?")  # of them, those for a request
+PRIVATE = re.compile(r"pthread_\w+")  # of them, those for threads of the same process
 LOCKING = re.compile(r"pthread_(?:mutex|rwlock|spin)_\w*lock")
 OF_PYTHON = "pthread_cond_timedwait"
 SWITCH_NS = (
@@ -39,10 +40,13 @@ MIN_PACED_NS = (
     50_000  # of a wait for something that is not recorded; shorter ones are those of a call itself
 )
 MIN_PACED = 4  # waits of a site that come at a pace
+MOST_TURNS = 0.8  # of the waits of a site, between which the other thread does the same
 FAR = 4  # times the usual time between two waits: another part of the program
 WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
 MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
 MAX_BY_CHANCE = 0.3  # of the same share, that does so in the middle of them
+# Of the times that a thread does what ends waits of a kind; what it does far more often ends none.
+MIN_TELLING, MIN_TELLING_OF_CALLS = 0.02, 0.2
 MAX_LOOKUPS = 20_000_000  # of waits and threads
 
 
@@ -53,14 +57,17 @@ Pairs = tuple[Ints, Ints]
 class HostWaits:
     """Points at which threads return from waits of `MIN_WAIT_NS` or more, and the ``site`` of each, a number.
 
-    A site is a call in an op on a thread. Points are those of `HostPoints`, sorted by site and time. A wait that goes
-    on at once in the same call is one wait: ``begin`` is the point at which it began. ``is_lock`` is whether it is one
-    for a lock, and ``python`` are the points at which calls return that wait for Python's lock.
+    A site is a call in an op on a thread of a ``process``; ``is_private`` is whether it waits for that alone. Points
+    are those of `HostPoints`, sorted by site and time. A wait that goes on at once in the same call is one wait:
+    ``begin`` is the point at which it began. ``is_lock`` is whether it is one for a lock, and ``python`` are the points
+    at which calls return that wait for Python's lock.
     """
 
     point: Ints
     site: Ints
     begin: Ints
+    process: Ints
+    is_private: Flags
     is_lock: Flags
     python: Ints
 
@@ -95,13 +102,16 @@ class HostWaits:
         is_lock[site[_may_be_python(work, host, rows)]] = True
         python = rows[is_lock[site]]
         is_lock[site[locks]] = True
-        return cls(rows[last], site[last], rows[first] - 1, is_lock[site[last]], python)
+        private = [PRIVATE.fullmatch(n) is not None for n in names.cat.categories]
+        is_private = np.array([*private, False], bool)[code[host.system[rows[last]]]]
+        process = work.process_of_stacks[host.stack[rows[last]]]
+        begin = rows[first] - 1
+        return cls(rows[last], site[last], begin, process, is_private, is_lock[site[last]], python)
 
     def take(self, rows: Flags | Ints) -> HostWaits:
         """Return some of the waits."""
-        return HostWaits(
-            self.point[rows], self.site[rows], self.begin[rows], self.is_lock[rows], self.python
-        )
+        kept = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "python"}
+        return replace(self, **kept)
 
     @property
     def inner(self) -> Ints:
@@ -133,32 +143,64 @@ def _may_be_python(work: Work, host: HostPoints, rows: Ints) -> Flags:
 def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     """Return the point of another thread that ended each wait, NONE where nobody did that is known."""
     result = np.full(len(waits.point), NONE)
-    edges = np.append(np.flatnonzero(~host.chained), len(host.time))
-    threads = len(edges) - 1
-    if threads <= 1 or len(waits.point) * threads > MAX_LOOKUPS:
+    looks = len(waits.point) * len(host.stacks)
+    if not looks or len(host.stacks) == 1 or looks > MAX_LOOKUPS:
         return result
-    label = _labels(work, host)
+    label, thread = _labels(work, host), host.threads(np.arange(len(host.time)))
     end, begin = host.time[waits.point], host.time[waits.begin]
-    wait, point = _right_before(host, edges, waits.point, end, begin)
-    by_chance, other = _right_before(host, edges, waits.point, (begin + end) // 2, begin - WAKE_NS)
-    size = int(waits.site.max(initial=NONE)) + 1
-    site, name = waits.site[wait], label[point]
-    group, first = number_groups(site, name)
-    counts = np.bincount(waits.site, minlength=size)
+    process = work.process_of_stacks[host.stacks]
+    wait, point = _right_before(host, process, waits, end, begin)
+    by_chance, other = _right_before(host, process, waits, (begin + end) // 2, begin - WAKE_NS)
+    name = frames.codes(work.attributed.capture.system_calls["name"])
+    call = np.append(name, NONE)[host.system]
+    woken = call[point] == call[waits.point[wait]]  # at once, by the same thing
+    wait, point = (rows[~woken | waits.is_private[wait]] for rows in (wait, point))
+    # What one thread does says more than what any of them does.
+    by_thread, by_any = (
+        _telling(waits, (wait, point), (by_chance, other), name, _in_calls(host))
+        for name in (label * len(host.stacks) + thread, label)
+    )
+    has_thread = np.isin(waits.site, waits.site[wait[by_thread]])
+    rows = np.flatnonzero(by_thread | (by_any & ~has_thread[wait]))
+    rows = rows[order_by(wait[rows], host.time[point[rows]])]
+    result[wait[rows]] = point[rows]  # the last one stays
+    return result
+
+
+def _in_calls(host: HostPoints) -> Flags:
+    """Return whether an API call begins or ends at each point: as often as work is issued, whoever waits for it."""
+    call = np.append(host.call, np.int32(NONE))
+    result: Flags = (call[:-1] != NONE) | (call[1:] != NONE)
+    return result
+
+
+def _telling(
+    waits: HostWaits, ended: Pairs, by_chance: Pairs, name: Ints, in_calls: Flags
+) -> Flags:
+    """Return which rows of ``ended`` are of what ends the waits of their site, where anything does.
+
+    Rows are waits and points right before they ended, and of ``by_chance`` waits and points in the middle of them.
+    ``name`` is what is done at each point.
+    """
+    (wait, point), (chance_wait, other) = ended, by_chance
+    counts = np.bincount(waits.site, minlength=int(waits.site.max(initial=NONE)) + 1)
+    site = waits.site[wait]
+    group, first = number_groups(site, name[point])
     share = _distinct(group, wait, len(first)) / counts[site[first]]
-    pairs = number_groups(
-        np.concatenate((site, waits.site[by_chance])), np.concatenate((name, label[other]))
-    )[0]
-    chance = _distinct(pairs[len(site) :], by_chance, int(pairs.max(initial=0)) + 1)
+    pairs, _ = number_groups(
+        np.concatenate((site, waits.site[chance_wait])), name[np.concatenate((point, other))]
+    )
+    chance = _distinct(pairs[len(site) :], chance_wait, int(pairs.max(initial=0)) + 1)
     chance_of = chance[pairs[: len(site)][first]] / counts[site[first]]
     fits = (share >= MIN_SIGNALLED) & (chance_of <= MAX_BY_CHANCE * share)
+    matched = share * counts[site[first]]
+    least = np.where(in_calls[point[first]], MIN_TELLING_OF_CALLS, MIN_TELLING)
+    fits &= matched >= least * _occurrences(name, name[point[first]])
     best = order_by(site[first], (~fits).astype(np.int64), np.rint(-1e6 * share).astype(np.int64))
     best = best[run_edges(site[first][best])[:-1]]
     is_best = np.zeros(len(first), bool)
     is_best[best[fits[best]]] = True
-    rows = np.flatnonzero(is_best[group])
-    rows = rows[order_by(wait[rows], host.time[point[rows]])]
-    result[wait[rows]] = point[rows]  # the last one stays
+    result: Flags = is_best[group]
     return result
 
 
@@ -177,16 +219,30 @@ def _labels(work: Work, host: HostPoints) -> Ints:
     return label
 
 
+def _occurrences(label: Ints, wanted: Ints) -> Ints:
+    """Return how often each wanted label occurs among all."""
+    known = np.unique(wanted)
+    at = np.minimum(np.searchsorted(known, label), max(len(known) - 1, 0))
+    count = np.bincount(at[known[at] == label] if len(known) else at[:0], minlength=len(known))
+    result: Ints = count[np.searchsorted(known, wanted)]
+    return result
+
+
 def _right_before(
-    host: HostPoints, edges: Ints, waits: Ints, time: Ints, least: Ints
+    host: HostPoints, process: Ints, waits: HostWaits, time: Ints, least: Ints
 ) -> tuple[Ints, Ints]:
-    """Return which waits, by place, come at a time of each right after a point of another thread, and these points."""
+    """Return which waits, by place, come at a time of each right after a point of another thread, and these points.
+
+    ``process`` is that of each thread.
+    """
     rows, points = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for first, last in pairwise(edges.tolist()):  # one iteration per thread
+    edges = np.append(np.flatnonzero(~host.chained), len(host.time))
+    for thread, (first, last) in enumerate(pairwise(edges.tolist())):  # one iteration per thread
         at = first + np.searchsorted(host.time[first:last], time, side="left") - 1
         age = time - host.time[np.maximum(at, first)]
         near = (at >= first) & (age <= WAKE_NS) & (time - age >= least)
-        near &= (waits < first) | (waits >= last)
+        near &= (waits.point < first) | (waits.point >= last)
+        near &= ~waits.is_private | (waits.process == process[thread])
         rows.append(np.flatnonzero(near))
         points.append(at[near])
     return np.concatenate(rows), np.concatenate(points)
@@ -231,7 +287,8 @@ class Releases:
     ``within`` are the points within these waits, and ``elastic`` those within waits that a known thread ended: time
     that passes only as long as the wait lasts. ``python`` are the points at which waits for Python's lock return,
     ``locked`` those of waits for other locks, which another thread held up to its points ``unlocked``. No edge stands
-    for them: who holds a lock when a thread comes to it is chance, and another time it waits about as long.
+    for them: who holds a lock when a thread comes to it is chance, and another time it waits about as long. But an edge
+    stands for waits that come each time that the other thread lets go: whoever comes sooner only waits longer.
     """
 
     waits: Ints
@@ -250,8 +307,9 @@ class Releases:
         """
         of_host = HostWaits.of(work, host)
         signal = signals(work, host, of_host)
-        is_lock = of_host.is_lock
-        held = np.flatnonzero(is_lock & (signal != NONE) & ~np.isin(of_host.point, of_host.python))
+        is_held = of_host.is_lock & (signal != NONE) & ~np.isin(of_host.point, of_host.python)
+        in_turn = _in_turn(of_host.site, signal, is_held)
+        is_lock, held = of_host.is_lock & ~in_turn, np.flatnonzero(is_held & ~in_turn)
         locked, unlocked = hosts + of_host.point[held], hosts + signal[held]
         of_host, signal = of_host.take(~is_lock), signal[~is_lock]
         cross = graph.cross
@@ -291,6 +349,21 @@ class Releases:
             draft.remove(self.waits)
             draft.link(self.waits, self.released)
         return draft
+
+
+def _in_turn(site: Ints, signal: Ints, held: Flags) -> Flags:
+    """Return which waits, as most of their site, are for a lock that another thread lets go after each of its turns."""
+    result = np.zeros(len(site), bool)
+    rows = np.flatnonzero(held)  # by site and time
+    is_next = site[rows[1:]] == site[rows[:-1]]
+    turn, later = np.diff(signal[rows])[is_next], rows[1:][is_next]
+    if len(later):
+        group, first = number_groups(site[later])
+        (usual,) = quantiles(group, turn, len(first), 0.5)
+        alike = np.bincount(group, turn == usual[group], len(first)) / np.bincount(group)
+        enough = (alike >= MOST_TURNS) & (np.bincount(group) >= MIN_PACED)
+        result[rows] = np.isin(site[rows], site[later][first][enough])
+    return result
 
 
 def _begins_anew(site: Ints, time: Ints) -> Flags:

@@ -153,25 +153,33 @@ class Work:
     @cached_property
     def python_processes(self) -> Ints:
         """The codes of processes that run Python, by their names."""
-        named = self.attributed.capture.processes["name"]
+        table = self.attributed.capture.processes
+        named = table["name"]
         is_python = [PYTHON.fullmatch(str(name)) is not None for name in named.cat.categories]
-        return distinct(self._processes[1][np.array([*is_python, False])[frames.codes(named)]])
+        rows = np.flatnonzero(np.array([*is_python, False])[frames.codes(named)])
+        return self.process_codes(*(frames.ints(table, c)[rows] for c in ("report", "process")))
+
+    def process_codes(self, report: Ints, process: Ints) -> Ints:
+        """Return the code of each process, another one for processes without ranges and calls."""
+        return key_codes(self._processes[1], (report, process))[1]
 
     @cached_property
-    def _processes(self) -> tuple[Ints, Ints]:
-        """Codes of the process of each stack, and of each row of `processes`."""
+    def _processes(self) -> tuple[Ints, tuple[Ints, ...]]:
+        """The code of the process of each stack, and report and process of each code."""
         attribution, capture = self.attributed.attribution, self.attributed.capture
-        nesting, columns = attribution.nesting, ("report", "process")
-        ranges = [frames.ints(capture.ranges, c)[nesting.range] for c in columns]
-        calls, rows = (
-            [frames.ints(table, c) for c in columns]
-            for table in (capture.launches, capture.processes)
+        nesting = attribution.nesting
+        columns = tuple(
+            np.concatenate(
+                (frames.ints(capture.ranges, c)[nesting.range], frames.ints(capture.launches, c))
+            )
+            for c in ("report", "process")
         )
-        code, of_call, of_row = key_codes(ranges, calls, rows)
+        (code,) = key_codes(columns)
         stacks = np.concatenate((nesting.stack, attribution.stack))
         result = np.full(int(stacks.max(initial=0)) + 1, NONE)
-        result[stacks] = np.concatenate((code, of_call))
-        return result, of_row
+        result[stacks] = code
+        _, first = np.unique(code, return_index=True)
+        return result, tuple(column[first] for column in columns)
 
     @cached_property
     def own_op(self) -> Ints:

@@ -26,7 +26,8 @@ SOURCES = ("report", "process", "domain", "op", "function", "file", "line")
 
 
 PYTHON_SUFFIXES = (".py", ".pyx", ".ipynb")
-PLACE = re.compile(r"(?P<file>[^\s()]+\.pyx?|<[\w .]+>)(?:\(|:)(?P<line>\d+)\)?")
+# A file begins where its word does: a word of a million characters is looked at once.
+PLACE = re.compile(r"(?P<file>(?<![^\s()])[^\s()]+\.pyx?|<[\w .]+>)(?:\(|:)(?P<line>\d+)\)?")
 DECORATION = re.compile(r"^\[Python\]\s*|^(?:at|in)\s+|\s+(?:at|in|\()$|[\s:()]+$|^[\s:()]+")
 
 

@@ -488,7 +488,7 @@ def test_an_nsys_that_does_not_start_is_one_line(rep: Path, fake_nsys: Callable[
 def test_an_nsys_that_hangs_is_one_line(
     rep: Path, fake_nsys: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_nsys(None).write_text("#!/bin/sh\nexec sleep 60\n")
+    fake_nsys(None).write_text('#!/bin/sh\n[ "$2" = --help ] && exit\nexec sleep 60\n')
     monkeypatch.setattr(export, "TIME_LIMIT_S", 0.05)
     assert_unreadable(rep, "nsys export did not run", "timed out")
 

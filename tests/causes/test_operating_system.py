@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -150,19 +152,21 @@ def test_the_calls_of_gaps_of_real_profiles(corpus: Path, name: str) -> None:
     calls = attributed.capture.system_calls
     calls = calls.sort_values(["start", "end"], ascending=[True, False], kind="stable")
     launches = attributed.capture.launches
-    of_thread = defaultdict(list)
+    of_thread: defaultdict[Any, list[Any]] = defaultdict(list)  # those that are not within another
     for call in calls.itertuples():
-        of_thread[call.thread].append(call)
+        outer = of_thread[call.thread]
+        if not outer or call.start >= outer[-1].end:
+            outer.append(call)
     threads = dict(zip(attributed.attribution.stack.tolist(), launches["thread"], strict=True))
     pieces = causes.pieces
     for n, gap_number in enumerate(causes.gap[causes.row_of_piece].tolist()):
-        latest, total = -1, expected.setdefault(gap_number, Counter())
-        for call in of_thread[threads.get(int(pieces.stack[n]))]:
-            if call.start >= latest:  # not within another
-                time = min(call.end, pieces.end[n]) - max(call.start, pieces.start[n])
-                if time > 0:
-                    total[call.name] += int(time)
-            latest = max(latest, call.end)
+        total = expected.setdefault(gap_number, Counter())
+        outer = of_thread[threads.get(int(pieces.stack[n]))]
+        first = bisect_right(outer, pieces.start[n], key=attrgetter("end"))
+        last = bisect_left(outer, pieces.end[n], key=attrgetter("start"))
+        for call in outer[first:last]:
+            time = min(call.end, pieces.end[n]) - max(call.start, pieces.start[n])
+            total[call.name] += int(time)
     table = by_gap(attributed, 50_000)
     assert len(table) == len(expected) > 0
     assert table["os_ns"].tolist() == [sum(expected[n].values()) for n in range(len(table))]

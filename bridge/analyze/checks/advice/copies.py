@@ -18,7 +18,7 @@ from bridge.analyze.checks.advice.rule import (
 )
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import highest, sums
-from bridge.analyze.core.kinds import BLOCKING, COPYING, WRITING, calls_matching
+from bridge.analyze.core.kinds import BLOCKING, COPYING, LAUNCHING, WRITING, calls_matching
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.importers import frames
@@ -291,7 +291,8 @@ def written_results(evidence: Evidence) -> Finding | None:
     )
     rows = rows[evidence.in_iterations(run.device.end[run.work.place[rows]])]
     written = _written_after(evidence, launch[rows])
-    rows, written = rows[written != NONE], written[written != NONE]
+    goes_on = _issues_later(evidence, launch[rows])
+    rows, written = rows[(written != NONE) & goes_on], written[(written != NONE) & goes_on]
     if not len(rows):
         return None
     calls = np.unique(launch[rows])
@@ -345,6 +346,17 @@ def _written_after(evidence: Evidence, calls: Ints) -> Ints:
     written = writes[np.minimum(stop, last) - 1]
     result = np.full(len(calls), NONE)
     result[known] = np.where(written > begin[known], written, NONE)
+    return result
+
+
+def _issues_later(evidence: Evidence, calls: Ints) -> Flags:
+    """Return whether a thread launches kernels after each call: else the results are those of the whole run."""
+    run, stack = evidence.run, evidence.attributed.attribution.stack
+    launching = np.flatnonzero(calls_matching(evidence.attributed, LAUNCHING))
+    latest = highest(
+        stack[launching], run.work.call_start[launching], int(stack.max(initial=0)) + 1
+    )
+    result: Flags = run.work.call_start[calls] < latest[stack[calls]]
     return result
 
 

@@ -126,9 +126,9 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
     here = points - run.hosts
     call, system = (column[here].astype(np.int64) for column in (run.host.call, run.host.system))
     op = np.append(evidence.own_op, NONE)[run.host.node[here]]
-    is_free = (op == NONE) & (call == NONE) & evidence.in_iterations(points)
-    call = np.where(is_free, _compiling_next(evidence)[here], call)  # it makes what is loaded then
     is_code = (op == NONE) & (call == NONE) & (system == NONE)
+    is_free = is_code & evidence.in_iterations(points)
+    call = np.where(is_free, _compiling_next(evidence)[here], call)  # it makes what is loaded then
     is_once = is_code & ~evidence.in_iterations(points)
     system = np.where(is_once, _of_file(evidence)[here], system)
     launches, systems = (

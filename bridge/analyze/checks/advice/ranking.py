@@ -132,7 +132,6 @@ def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int
         not hides,
         rank,
         is_symptom,
-        finding.is_open,
         by_list,
         -max(finding.saving_ns, 0) if rank == ESTIMATED else -max(finding.ceiling_ns, 0),
     )

@@ -199,7 +199,7 @@ def _is_alike(evidence: Evidence, places: Ints, home: Ints, users: Ints) -> bool
 def shared_gpu(evidence: Evidence) -> Finding | None:
     """Find a GPU on which another process works, which has no rank of the run and less to do with it."""
     run = evidence.run
-    places = np.flatnonzero(run.of_others)
+    places = np.flatnonzero(run.work.of_others)
     if not len(places):
         return None
     figures = {
@@ -245,7 +245,7 @@ def _unexplained(evidence: Evidence) -> tuple[Ints, Ints]:
     idle = delay - busy.within(run.gpu_of_place, work.start - delay, work.start)
     usual = int(np.median(delay)) if len(delay) else 0
     late = (work.launch != NONE) & (delay > MAX_LATENCY_NS) & (idle > MAX_LATENCY_NS)
-    late &= ~run.of_others & evidence.counted[work.row]
+    late &= ~run.work.of_others & evidence.counted[work.row]
     late &= work.start >= np.append(work.call_end, 0)[work.launch]  # else the call itself took long
     return starts[late], (idle - usual)[late]
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bridge.analyze.core.groups import quantiles
+from bridge.analyze.core.groups import highest, lowest, quantiles
 from bridge.analyze.core.kinds import is_data_loading
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
@@ -40,7 +40,7 @@ MIN_PACED_NS = (
     50_000  # of a wait for something that is not recorded; shorter ones are those of a call itself
 )
 MIN_PACED = 4  # waits of a site that come at a pace
-MOST_TURNS = 0.8  # of the waits of a site, between which the other thread does the same
+MOST_TURNS = 0.9  # of the turns of a thread with a lock, that another thread waits for
 FAR = 4  # times the usual time between two waits: another part of the program
 WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
 MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
@@ -255,10 +255,11 @@ def _distinct(group: Ints, wait: Ints, size: int) -> Ints:
     return result
 
 
-def _begun(work: Work, host: HostPoints) -> Pairs:
-    """Return the first point of each thread but the first of its process, and the last point of that one before it.
+def _begun(work: Work, host: HostPoints, waits: HostWaits, signal: Ints) -> Pairs:
+    """Return the first point of each thread that another one made, and the last point of that one before it.
 
-    The first thread is taken for the one that made the others.
+    The first thread of a process is taken for the one that made the others, and for the one that made processes whose
+    work is done for it: their threads end its waits, or no other process issues as many kinds of work.
     """
     first = np.flatnonzero(~host.chained)
     nothing = np.empty(0, np.int64)
@@ -267,14 +268,38 @@ def _begun(work: Work, host: HostPoints) -> Pairs:
     last = np.append(first[1:], len(host.time))
     process = work.process_of_stacks[host.stacks]
     order = order_by(process, host.time[first])
-    begun, by = [], []
-    for begin, end in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
-        maker, *others = order[begin:end].tolist()
-        times = host.time[first[maker] : last[maker]]
+    main = order[run_edges(process[order])[:-1]]  # the first thread of each process
+    leader = np.full(int(process.max()) + 1, NONE)
+    leader[process[main]] = main
+    maker = leader[process]
+    maker[main] = leader[_served(work, host, waits, signal, process)[process[main]]]
+    threads = np.flatnonzero(maker != np.arange(len(first)))
+    begun, by = [nothing], [nothing]
+    for one in np.unique(maker[threads]).tolist():  # one iteration per thread that made others
+        others = threads[maker[threads] == one]
+        times = host.time[first[one] : last[one]]
         at = np.searchsorted(times, host.time[first[others]], side="left") - 1
         begun.append(first[others][at >= 0])
-        by.append(first[maker] + at[at >= 0])
-    return np.concatenate([nothing, *begun]), np.concatenate([nothing, *by])
+        by.append(first[one] + at[at >= 0])
+    return np.concatenate(begun), np.concatenate(by)
+
+
+def _served(work: Work, host: HostPoints, waits: HostWaits, signal: Ints, process: Ints) -> Ints:
+    """Return the process that each one works for, by their codes: itself, where that is not known."""
+    size = int(process.max()) + 1
+    served = np.arange(size)
+    leads = np.zeros(size, bool)
+    leads[work.leading_processes] = True
+    known = np.flatnonzero(signal != NONE)
+    helper, user = process[host.threads(signal[known]) - 1], waits.process[known]
+    helper, user = helper[helper != user], user[helper != user]
+    pair, first = number_groups(helper, user)
+    order = first[order_by(np.bincount(pair, minlength=len(first)))]
+    served[helper[order]] = user[order]  # the one that it served most often stays
+    if leads.sum() == 1:
+        served[served == np.arange(size)] = np.flatnonzero(leads)[0]
+    served[leads] = np.flatnonzero(leads)
+    return served
 
 
 # -- Waits that nobody recorded the end of
@@ -308,14 +333,14 @@ class Releases:
         of_host = HostWaits.of(work, host)
         signal = signals(work, host, of_host)
         is_held = of_host.is_lock & (signal != NONE) & ~np.isin(of_host.point, of_host.python)
-        in_turn = _in_turn(of_host.site, signal, is_held)
+        in_turn = _in_turn(work, host, of_host.site, signal, is_held)
         is_lock, held = of_host.is_lock & ~in_turn, np.flatnonzero(is_held & ~in_turn)
         locked, unlocked = hosts + of_host.point[held], hosts + signal[held]
         of_host, signal = of_host.take(~is_lock), signal[~is_lock]
         cross = graph.cross
         known = (signal != NONE) & (cross[hosts + of_host.point] == NONE)
         cross[hosts + of_host.point[known]] = hosts + signal[known]
-        begun, by = _begun(work, host)
+        begun, by = _begun(work, host, of_host, signal)
         free = cross[hosts + begun] == NONE
         cross[hosts + begun[free]] = hosts + by[free]
         long = host.time[of_host.point] - host.time[of_host.begin] >= MIN_PACED_NS
@@ -351,18 +376,22 @@ class Releases:
         return draft
 
 
-def _in_turn(site: Ints, signal: Ints, held: Flags) -> Flags:
-    """Return which waits, as most of their site, are for a lock that another thread lets go after each of its turns."""
+def _in_turn(work: Work, host: HostPoints, site: Ints, signal: Ints, held: Flags) -> Flags:
+    """Return which waits are for a lock after a turn of another thread, where nearly each turn has such a wait."""
     result = np.zeros(len(site), bool)
     rows = np.flatnonzero(held)  # by site and time
-    is_next = site[rows[1:]] == site[rows[:-1]]
-    turn, later = np.diff(signal[rows])[is_next], rows[1:][is_next]
-    if len(later):
-        group, first = number_groups(site[later])
-        (usual,) = quantiles(group, turn, len(first), 0.5)
-        alike = np.bincount(group, turn == usual[group], len(first)) / np.bincount(group)
-        enough = (alike >= MOST_TURNS) & (np.bincount(group) >= MIN_PACED)
-        result[rows] = np.isin(site[rows], site[later][first][enough])
+    if not len(rows):
+        return result
+    key = _labels(work, host) * len(host.stacks) + host.threads(np.arange(len(host.time)))
+    turns = np.flatnonzero(np.isin(key, key[signal[rows]]))
+    turns = turns[order_by(key[turns], turns)]
+    rank = np.empty(len(key), np.int64)
+    rank[turns] = np.arange(len(turns))
+    group, first = number_groups(site[rows], key[signal[rows]])
+    nth, size = rank[signal[rows]], np.bincount(group)
+    span = highest(group, nth, len(first)) - lowest(group, nth, len(first)) + 1
+    enough = (size >= MOST_TURNS * span) & (size > MIN_PACED)
+    result[rows] = enough[group]
     return result
 
 

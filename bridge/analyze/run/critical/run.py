@@ -8,8 +8,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import highest
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
@@ -20,7 +18,7 @@ from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import ClocksDifferError, Work, placed
 from bridge.importers import frames
-from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows, is_single_value, number_groups
+from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
 from bridge.join.attributed import AttributedCapture, once
 
 KINDS = (
@@ -143,10 +141,10 @@ class Run:
             result[: self.hosts] = np.append(called[self.work.lane] == 0, False)[
                 self.device.activity
             ]
-        if self.of_others.any():
-            result[: self.hosts] |= np.append(self.of_others, False)[self.device.activity]
+        if self.work.of_others.any():
+            result[: self.hosts] |= np.append(self.work.of_others, False)[self.device.activity]
             stack = self.work.attributed.attribution.stack
-            launched = self.work.launch[self.of_others & (self.work.launch != NONE)]
+            launched = self.work.launch[self.work.of_others & (self.work.launch != NONE)]
             process = self.work.process_of_stacks
             beside = np.isin(process[self.host.stacks], process[stack[launched]])
             result[host] |= np.repeat(beside, np.diff(edges))
@@ -172,7 +170,7 @@ class Run:
     @cached_property
     def gpu_of_place(self) -> Ints:
         """The GPU of each activity, a position in `Devices`, by its place in `Work`."""
-        return Devices.of_report(self.work.attributed).gpu[self.work.row]
+        return self.work.gpu
 
     @cached_property
     def with_locks(self) -> Graph:
@@ -396,20 +394,6 @@ class Run:
         draft.cut(points)
         draft.set(points, np.zeros(len(points), np.int64))
         draft.set(starts, np.maximum(self.graph.time[starts] - ready, 0))
-
-    @cached_property
-    def of_others(self) -> Flags:
-        """Which activities, by place, are of a process beside the run: on its GPU another has twice as many kinds."""
-        work = self.work
-        if is_single_value(work.column("process")):
-            return np.zeros(len(work.row), bool)
-        user, first = number_groups(self.gpu_of_place, work.column("process"))
-        name = frames.codes(work.attributed.activity_name)[work.row]
-        _, distinct = number_groups(user, name)
-        kinds = np.bincount(user[distinct], minlength=len(first))
-        most = highest(self.gpu_of_place[first], kinds, int(self.gpu_of_place.max(initial=0)) + 1)
-        result: Flags = (2 * kinds <= most[self.gpu_of_place[first]])[user]
-        return result
 
     @cached_property
     def shared(self) -> Ints:

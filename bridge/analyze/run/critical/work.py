@@ -9,6 +9,8 @@ from typing import TypeVar, cast
 
 import numpy as np
 
+from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.groups import highest
 from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.concurrency.clocks import Clocks
@@ -20,6 +22,7 @@ from bridge.join.arrays import (
     Integers,
     Ints,
     distinct,
+    is_single_value,
     is_sorted,
     number_groups,
     order_by,
@@ -180,6 +183,30 @@ class Work:
         result[stacks] = code
         _, first = np.unique(code, return_index=True)
         return result, tuple(column[first] for column in columns)
+
+    @cached_property
+    def gpu(self) -> Ints:
+        """The GPU of each activity, a position in `Devices`."""
+        return Devices.of_report(self.attributed).gpu[self.row]
+
+    @cached_property
+    def of_others(self) -> Flags:
+        """Which activities are of a process beside the run: on its GPU another one has twice as many kinds."""
+        if is_single_value(self.column("process")):
+            return np.zeros(len(self.row), bool)
+        user, first = number_groups(self.gpu, self.column("process"))
+        name = frames.codes(self.attributed.activity_name)[self.row]
+        _, named = number_groups(user, name)
+        kinds = np.bincount(user[named], minlength=len(first))
+        most = highest(self.gpu[first], kinds, int(self.gpu.max(initial=0)) + 1)
+        result: Flags = (2 * kinds <= most[self.gpu[first]])[user]
+        return result
+
+    @cached_property
+    def leading_processes(self) -> Ints:
+        """The codes of the processes that issue work, but for those beside the run."""
+        calls = self.launch[~self.of_others & (self.launch != NONE)]
+        return distinct(self.process_of_stacks[self.attributed.attribution.stack[calls]])
 
     @cached_property
     def own_op(self) -> Ints:

@@ -75,7 +75,8 @@ def without_calls(run: Run, calls: Flags) -> Change:
     def change(draft: Draft) -> None:
         draft.remove(points)
         draft.cut(points)
-        draft.limit(starts, gap)
+        if gap is not None:
+            draft.limit(starts, gap)
 
     return change
 
@@ -97,11 +98,11 @@ def _launched_next(run: Run, calls: Flags) -> Ints:
     return run.device.start[places[first]]
 
 
-def _usual_gap(run: Run) -> int:
+def _usual_gap(run: Run) -> int | None:
     """Return the usual time in ns between two activities of a stream of which the second was issued long before."""
     starts = run.device.start
     queued = starts[run.graph.chained[starts] & ~run.graph.by_cross[starts]]
-    return int(np.median(run.graph.delay_of(queued))) if len(queued) else 0
+    return int(np.median(run.graph.delay_of(queued))) if len(queued) else None
 
 
 def system_points(run: Run, calls: Flags) -> Ints:

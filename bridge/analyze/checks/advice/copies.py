@@ -254,7 +254,9 @@ def _as_pinned(evidence: Evidence, rows: Ints, *, once: bool) -> Finding:
         draft.remove(points)
         draft.remove(ends)
 
-    held = int(np.maximum(evidence.time[rows], evidence.call_time[launch[rows]]).sum())
+    stack = evidence.attributed.attribution.stack[launch[rows]]
+    taken = np.maximum(evidence.time[rows], evidence.call_time[launch[rows]])
+    held = evidence.max_over_threads(stack, taken)
     figures = {
         "memcpys": len(rows),
         "moved_bytes": int(size.sum()),
@@ -291,10 +293,9 @@ def written_results(evidence: Evidence) -> Finding | None:
     )
     rows = rows[evidence.in_iterations(run.device.end[run.work.place[rows]])]
     written = _written_after(evidence, launch[rows])
-    goes_on = _issues_later(evidence, launch[rows])
-    rows, written = rows[(written != NONE) & goes_on], written[(written != NONE) & goes_on]
-    if not len(rows):
-        return None
+    rows, written = rows[written != NONE], written[written != NONE]
+    if not _issues_later(evidence, launch[rows]).any():
+        return None  # the results of the whole run
     calls = np.unique(launch[rows])
     begin = run.host.returned[launch[rows]]
     inside = np.zeros(len(run.host.time) + 1, np.int64)
@@ -350,7 +351,7 @@ def _written_after(evidence: Evidence, calls: Ints) -> Ints:
 
 
 def _issues_later(evidence: Evidence, calls: Ints) -> Flags:
-    """Return whether a thread launches kernels after each call: else the results are those of the whole run."""
+    """Return whether a thread launches kernels after each call."""
     run, stack = evidence.run, evidence.attributed.attribution.stack
     launching = np.flatnonzero(calls_matching(evidence.attributed, LAUNCHING))
     latest = highest(

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bridge.analyze.core.groups import highest, lowest, quantiles
+from bridge.analyze.core.groups import quantiles
 from bridge.analyze.core.kinds import is_data_loading
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
@@ -40,7 +40,6 @@ MIN_PACED_NS = (
     50_000  # of a wait for something that is not recorded; shorter ones are those of a call itself
 )
 MIN_PACED = 4  # waits of a site that come at a pace
-MOST_TURNS = 0.9  # of the turns of a thread with a lock, that another thread waits for
 FAR = 4  # times the usual time between two waits: another part of the program
 WAKE_NS = 50_000  # a thread runs again at most so long after what it waited for
 MIN_SIGNALLED = 0.7  # of the waits of a kind, that end right after another thread did one thing
@@ -312,8 +311,7 @@ class Releases:
     ``within`` are the points within these waits, and ``elastic`` those within waits that a known thread ended: time
     that passes only as long as the wait lasts. ``python`` are the points at which waits for Python's lock return,
     ``locked`` those of waits for other locks, which another thread held up to its points ``unlocked``. No edge stands
-    for them: who holds a lock when a thread comes to it is chance, and another time it waits about as long. But an edge
-    stands for waits that come each time that the other thread lets go: whoever comes sooner only waits longer.
+    for them: who holds a lock when a thread comes to it is chance, and another time it waits about as long.
     """
 
     waits: Ints
@@ -332,9 +330,8 @@ class Releases:
         """
         of_host = HostWaits.of(work, host)
         signal = signals(work, host, of_host)
-        is_held = of_host.is_lock & (signal != NONE) & ~np.isin(of_host.point, of_host.python)
-        in_turn = _in_turn(work, host, of_host.site, signal, is_held)
-        is_lock, held = of_host.is_lock & ~in_turn, np.flatnonzero(is_held & ~in_turn)
+        is_lock = of_host.is_lock
+        held = np.flatnonzero(is_lock & (signal != NONE) & ~np.isin(of_host.point, of_host.python))
         locked, unlocked = hosts + of_host.point[held], hosts + signal[held]
         of_host, signal = of_host.take(~is_lock), signal[~is_lock]
         cross = graph.cross
@@ -374,25 +371,6 @@ class Releases:
             draft.remove(self.waits)
             draft.link(self.waits, self.released)
         return draft
-
-
-def _in_turn(work: Work, host: HostPoints, site: Ints, signal: Ints, held: Flags) -> Flags:
-    """Return which waits are for a lock after a turn of another thread, where nearly each turn has such a wait."""
-    result = np.zeros(len(site), bool)
-    rows = np.flatnonzero(held)  # by site and time
-    if not len(rows):
-        return result
-    key = _labels(work, host) * len(host.stacks) + host.threads(np.arange(len(host.time)))
-    turns = np.flatnonzero(np.isin(key, key[signal[rows]]))
-    turns = turns[order_by(key[turns], turns)]
-    rank = np.empty(len(key), np.int64)
-    rank[turns] = np.arange(len(turns))
-    group, first = number_groups(site[rows], key[signal[rows]])
-    nth, size = rank[signal[rows]], np.bincount(group)
-    span = highest(group, nth, len(first)) - lowest(group, nth, len(first)) + 1
-    enough = (size >= MOST_TURNS * span) & (size > MIN_PACED)
-    result[rows] = enough[group]
-    return result
 
 
 def _begins_anew(site: Ints, time: Ints) -> Flags:

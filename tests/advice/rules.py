@@ -114,17 +114,27 @@ def in_steps(*extra: Callable[[Story, int], None], steps: int = 6) -> Story:
     return story
 
 
-def locked(asked: int) -> Callable[[Story, int], None]:
+def locked(asked: int, op: str = "train") -> Callable[[Story, int], None]:
     """Wait for a lock twice, so long and then for 1000 at once, while another thread runs Python code."""
 
     def waits(story: Story, _number: int) -> None:
         with story.beside(2, story.now), story.op("tokenize"):
             story.rest(asked + 1_000)
-        with story.op("train"):
+        with story.op(op):
             story.system("pthread_cond_timedwait", asked)
             story.system("pthread_cond_timedwait", 1_000)
 
     return waits
+
+
+def late(us: int) -> Story:
+    """Forty kernels of 100, launched at once, of which each fourth begins so long after the one before has ended."""
+    story = Story()
+    with story.op("train"):
+        for number in range(40):
+            story.done += us if number % 4 == 3 else 0
+            story.kernel(us=100)
+    return story
 
 
 def checkpoint(*, size: int = 8_000_000, ahead: bool = False, writes: str = "write") -> Story:
@@ -539,6 +549,7 @@ def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 5)),
+    "other-process": lambda: late(200),
     "python-lock": lambda: in_steps(locked(5_000)),
     "checkpoint": checkpoint,
     "pipeline-bubble": lambda: handed_on(2),
@@ -588,7 +599,8 @@ FIRES: Mapping[str, Telling] = {
 }
 QUIET: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 0)),
-    "python-lock": lambda: in_steps(locked(4_700)),
+    "other-process": lambda: late(100),
+    "python-lock": lambda: in_steps(locked(4_700, "load batch")),
     "checkpoint": lambda: checkpoint(ahead=True),
     "pipeline-bubble": lambda: handed_on(1),
     "small-memcpys": lambda: pieces(9),

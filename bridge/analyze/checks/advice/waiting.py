@@ -21,6 +21,7 @@ from bridge.analyze.run import interventions
 from bridge.analyze.run.causes.host_timeline import Cover
 from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
+from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.idle.causes import MAX_LATENCY_NS
 from bridge.importers import frames
@@ -267,16 +268,18 @@ def pipeline_bubble(evidence: Evidence) -> Finding | None:
     batches = max(1.0, float(np.median(np.bincount(pair, minlength=len(first)))) / iterations)
     if batches >= FEW_BATCHES * gpus:
         return None
-    starts = run.device.start[run.device.activity[waiting]]
-    before = np.where(run.graph.chained[waiting], waiting - 1, run.issued(waiting))
-    idle = run.graph.time[starts] - run.graph.time[np.where(before == NONE, starts, before)]
+    place = run.device.activity[waiting]
+    before = np.where(run.graph.chained[waiting], run.graph.time[waiting - 1], NEVER)
+    launched = np.append(run.work.launched_at, NEVER)[run.work.launch[place]]
+    starts = run.device.start[place]
+    idle = run.graph.time[starts] - np.maximum(before, launched)
     idle = np.maximum(idle, 0)
     apart, more = interventions.free(run, waiting), MANY_BATCHES * gpus
-    left = run.graph.delay_of(waiting) + (idle * (batches / more)).astype(np.int64)
+    left = run.graph.delay_of(starts) + (idle * (batches / more)).astype(np.int64)
 
     def change(draft: Draft) -> None:
         apart(draft)
-        draft.set(waiting, left)
+        draft.set(starts, left)
 
     rows = run.work.row[np.unique(awaited)]
     figures = {

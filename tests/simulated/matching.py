@@ -29,6 +29,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "small_copies": (TO_DEVICE,),
     "value_each_step": (TO_HOST,),
     "needed_sync": (TO_HOST,),
+    "fetching": (TO_HOST,),
     "checkpoint": (TO_HOST,),
     "pipeline_bubble": ("[CUDA memcpy Peer-to-Peer]",),
     "default_stream": (FILL,),

@@ -62,6 +62,7 @@ class Plan:
     graph: bool = False  # an iteration is one CUDA graph
     validate_every: int = 0  # iterations between validations
     log_every: int = 10  # iterations between values that are fetched to be printed
+    keep: int = 1  # of so many values that are fetched one is
     start_ns: int = 60 * MS  # imports and the like, before the first CUDA call
     read_ns: int = 5 * MS  # reading files before the first iteration
     weights_bytes: int = 32 << 20

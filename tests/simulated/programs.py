@@ -108,9 +108,10 @@ def program(seed: int, plan: Plan, *names: str) -> Program:
     return Program(seed, plan, tuple(troubles))
 
 
-def simulate(program: Program, without: frozenset[str] = frozenset()) -> Result:
-    """Return the run of a program, with some of its troubles remedied."""
+def simulate(program: Program, without: frozenset[str] = frozenset(), *, keep: int = 1) -> Result:
+    """Return the run of a program, with some of its troubles remedied; of so many values that it fetches it keeps one."""
     plan = program.planned(without)
+    plan.keep = keep
     costs = Costs(latency_ns=plan.latency_ns)
     gpus = max(plan.ranks, plan.stages)
     machine = Machine(program.seed, gpus, costs=costs, crowding=plan.crowding)

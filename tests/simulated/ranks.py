@@ -60,7 +60,7 @@ class Rank:
         self.calls = 0  # of ops, for their sequence numbers
         slow = self.plan.extra.get("late_rank_gpu", {})
         self.slowness = slow.get("factor", 1.0) if slow.get("rank") == rank else 1.0
-        self._events = 0
+        self._events = self._fetched = 0
 
     def _stream(self, kind: str) -> Stream:
         if kind == "default":
@@ -210,6 +210,9 @@ class Rank:
 
     def fetch(self, op: str) -> Steps:
         """Fetch a value from the device, as `.item()` does."""
+        self._fetched += 1
+        if self._fetched % self.plan.keep:
+            return
         with self.thread.range(op):
             self.thread.host(5 * US, "item")
             plain = self.plan.plain_copies

@@ -40,6 +40,7 @@ TEXTS = {
     "states": "the states of all GPUs are exact",
     "causes": f"at most {WRONG_CAUSES:.0%} of the idle time has a wrong cause",
     "savings": f"a saving of {WORTH:.0%} or more is estimated to {OF_RUN:.1%} of the run or {OF_SAVING:.0%} of it",
+    "all savings": "the same, with slow kernels, which have a limit and no estimate",
     "first": f"the first finding is the trouble that costs most, or {AS_GOOD:.0%} of that",
     "found": f"a trouble that costs {LARGE:.0%} or more is found",
     "healthy": f"a healthy program has no estimate above {FALSE_ALARM:.0%}",
@@ -280,7 +281,7 @@ def evidence(those: Sequence[Measured]) -> list[str]:
     by_evidence: dict[str, list[Measured]] = defaultdict(list)
     for one in those:
         by_evidence[one.evidence].append(one)
-    respects = [name for name in RESPECTS if name != "causes"]
+    respects = [name for name in RESPECTS if name not in {"causes", "all savings"}]
     rows = []
     for name, some in by_evidence.items():
         held = [cases(respect, some) for respect in respects]
@@ -301,7 +302,7 @@ def evidence(those: Sequence[Measured]) -> list[str]:
 def shown(one: Measured) -> Iterator[str]:
     """Tell of a program: its troubles, and the first five findings; shares are of the run."""
     yield f"seed {one.seed}, {one.base}, {one.evidence}, {one.length_ns / 1e6:.0f} ms: fails {', '.join(failed(one))}"
-    for trouble in one.troubles:
+    for trouble in (*one.troubles, *one.habits):
         saving = "healthy" if trouble.healthy else percent(trouble.saving_ns, one.length_ns)
         about = trouble.about
         names = (*about.ops, *about.calls, *about.kernels, *about.os_calls, *about.overhead)

@@ -12,6 +12,9 @@ from simulated.programs import Program, Result, simulate
 from simulated.span import Interval, run_span, states, works_of
 from simulated.troubles import About, Trouble
 
+KEPT = 20
+FETCHING = ("aten::item", "residual", "accuracy")  # ops
+
 
 @dataclass(frozen=True)
 class TroubleTruth:
@@ -26,7 +29,10 @@ class TroubleTruth:
 
 @dataclass(frozen=True)
 class Truth:
-    """The truth of a program. Times are ns of the simulation's clock; keys of GPUs are their numbers."""
+    """The truth of a program. Times are ns of the simulation's clock; keys of GPUs are their numbers.
+
+    ``habits`` are what healthy programs do, too, and could do less often: no trouble, and no mistake to tell of.
+    """
 
     result: Result
     span: Interval
@@ -34,6 +40,7 @@ class Truth:
     idle: dict[int, list[Piece]]
     troubles: tuple[TroubleTruth, ...]
     all_saving_ns: int
+    habits: tuple[TroubleTruth, ...] = ()
 
     @property
     def length_ns(self) -> int:
@@ -63,12 +70,20 @@ class Truth:
             {gpu.number: idle_pieces(machine, gpu) for gpu in gpus},
             troubles,
             troubles[0].true_saving_ns if len(troubles) == 1 else everything,
+            (_fetching(program, length),),
         )
 
 
-def _length(program: Program, without: frozenset[str]) -> int:
-    start, end = run_span(simulate(program, without).machine)
+def _length(program: Program, without: frozenset[str] = frozenset(), *, keep: int = 1) -> int:
+    start, end = run_span(simulate(program, without, keep=keep).machine)
     return end - start
+
+
+def _fetching(program: Program, length: int) -> TroubleTruth:
+    """Return what it costs to fetch values to print them, rather than each twentieth of them."""
+    fewer = _length(program, keep=KEPT)
+    ops = FETCHING if program.plan.annotated else ()
+    return TroubleTruth("fetching", length - fewer, About(ops=ops), False, fewer)
 
 
 def _trouble(program: Program, trouble: Trouble, length: int) -> TroubleTruth:

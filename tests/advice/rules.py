@@ -160,7 +160,7 @@ def checkpoint(*, size: int = 8_000_000, ahead: bool = False, writes: str = "wri
     return story
 
 
-def handed_on(gpus: int, *, begun: bool = True, steps: int = 4) -> Story:
+def handed_on(gpus: int, *, begun: bool = True, steps: int = 4, tensors: int = 1) -> Story:
     """Steps of four kernels of 100, for which a stream waits that then runs four others, of another GPU if there are two.
 
     The host waits for each step. With ``begun`` the second stream has run a kernel before, for which the host waited.
@@ -175,7 +175,8 @@ def handed_on(gpus: int, *, begun: bool = True, steps: int = 4) -> Story:
             story.device = 0
             for _ in range(4):
                 story.kernel("first", us=100)
-            story.event_wait(8, number + 1, 7)
+            for tensor in range(tensors):
+                story.event_wait(8, 10 * tensor + number + 1, 7)
             story.device = gpus - 1
             for _ in range(4):
                 story.kernel("second", us=100, stream=8)
@@ -549,7 +550,7 @@ def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 5)),
-    "other-process": lambda: late(200),
+    "late-work": lambda: late(200),
     "python-lock": lambda: in_steps(locked(5_000)),
     "checkpoint": checkpoint,
     "pipeline-bubble": lambda: handed_on(2),
@@ -599,7 +600,7 @@ FIRES: Mapping[str, Telling] = {
 }
 QUIET: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 0)),
-    "other-process": lambda: late(100),
+    "late-work": lambda: late(100),
     "python-lock": lambda: in_steps(locked(4_700, "load batch")),
     "checkpoint": lambda: checkpoint(ahead=True),
     "pipeline-bubble": lambda: handed_on(1),

@@ -46,14 +46,16 @@ def test_a_thread_asks_for_pythons_lock_after_5_ms(asked, fires, said):
         ("train", "pthread_cond_timedwait", True),
         ("train", "pthread_cond_wait", False),
         ("load batch", "pthread_cond_timedwait", False),
+        ("gloo:all_reduce", "pthread_cond_timedwait of 5251", False),
     ],
 )
 def test_a_thread_of_python_waits_for_its_lock_in_one_call(op, call, fires, said):
-    """Not for a loader, which waits in this call, too."""
+    """Not for a loader, which waits in this call, too; nor in a call that lasts longer than Python waits."""
+    name, _, us = call.partition(" of ")
 
     def waits(story: Story, _number: int) -> None:
         with story.op(op):
-            story.system(call, 2_000)
+            story.system(name, int(us or 2_000))
 
     assert (said(in_steps(waits), "python-lock") is not None) == fires
 
@@ -152,6 +154,95 @@ def test_a_wait_between_a_copy_and_the_file_goes_with_them(said):
     assert said(story, "checkpoint").saving_ns == (6 * 2_005 - (3 + 6 * 1_016)) * US
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "memcpys"), [(16_000_000, 7), (16_000_001, 6)])
+def test_the_results_of_a_run_are_no_checkpoint(size, memcpys, said):
+    """They are copied last, and are larger than twice a checkpoint."""
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            for part in (8_000_000, size) if number == 5 else (8_000_000,):
+                held = story.done + 410 - story.now
+                story.copy(400, way=TO_HOST, size=part, api="cudaMemcpy_v3020", held=held)
+                story.system("write", 600)
+            if number < 5:
+                story.kernel(us=10)
+    assert said(story, "checkpoint").figures["memcpys"] == memcpys
+
+
+# -- Work that begins late
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("api", "fires"),
+    [
+        ("cudaStreamQuery_v3020", True),
+        ("cudaMemPrefetchAsync_v8000", False),
+        ("cudaLaunchHostFunc_v10000", False),
+    ],
+)
+def test_what_a_stream_was_given_and_is_not_recorded_may_hold_up_work(api, fires, said):
+    story = Story()
+    with story.op("train"):
+        for number in range(40):
+            if number % 4 == 3:
+                story.call(api)
+                story.done += 200
+            story.kernel(us=100)
+    assert (said(story, "late-work") is not None) == fires
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("of_run", "fires"), [(0.021, True), (0.019, False)])
+def test_work_is_late_for_some_of_the_run(of_run, fires, said):
+    """One kernel of 50 begins late, beyond the 100 us that any may."""
+    story = Story()
+    us = 300
+    with story.op("train"):
+        for number in range(50):
+            story.done += us if number == 25 else 0
+            story.kernel(us=round((us / of_run - us) / 50))
+    assert (said(story, "late-work") is not None) == fires
+
+
+@pytest.mark.slow
+def test_a_wait_of_the_host_is_not_why_work_is_late(said):
+    """The kernel after each wait begins 1000 after its launch: without the wait it begins no sooner after that."""
+
+    def told() -> Story:
+        story = Story()
+        with story.op("train"):
+            for _ in range(20):
+                story.done = story.now + 1_000
+                for _ in range(2):
+                    story.kernel(us=100)
+                story.wait()
+        return story
+
+    [of_waits, late] = (said(told(), name) for name in ("synchronization", "late-work"))
+    assert of_waits.saving_ns < 1_000 * US < 19 * 900 * US < late.saving_ns
+
+
+# -- Files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("us", "estimated"), [(30_000, True), (30_001, False)])
+def test_code_behind_a_file_is_that_of_the_file_if_it_is_no_longer(us, estimated, said):
+    story = Story()
+    story.system("read", 30_000)
+    story.rest(us)
+    with story.op("work"):
+        for _ in range(20):
+            story.kernel(us=50)
+    finding = said(story, "paid-once")
+    assert finding.saving_ns == (
+        (30_000 + us) * US * 9 // 10 if estimated else 30_000 * US * 9 // 10
+    )
+
+
 # -- Pipelines
 
 
@@ -187,6 +278,15 @@ def test_a_stage_waits_a_quarter_as_long_with_four_times_as_many_parts(said):
     # In each step the second GPU waits from its first launch, 10 after that of the first GPU, until 203 after it; for the
     # second part it waits for nothing.
     assert finding.saving_ns == 3 * 193 * US * 3 // 4
+
+
+@pytest.mark.slow
+def test_a_batch_of_two_tensors_is_handed_on_once(said):
+    """The second GPU waits for both: as long as for one, from its launch, which is 4 later."""
+    one, two = (said(handed_on(2, tensors=count), "pipeline-bubble") for count in (1, 2))
+    assert (one.figures["batches"], two.figures["batches"]) == (1, 1)
+    assert two.figures["waited_ns"] == one.figures["waited_ns"] - 4 * 4 * US
+    assert two.saving_ns == two.figures["waited_ns"] * 7 // 8
 
 
 @pytest.mark.slow

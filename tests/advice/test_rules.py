@@ -70,7 +70,7 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # Six times 5000 and 1000.
     "python-lock": (6 * 6_000, 6 * 6_000),
     # Ten kernels begin 200 late; the others follow one another at once.
-    "other-process": (10 * 200, 10 * 200),
+    "late-work": (10 * 200, 10 * 200),
     # Each step 1 + 2 until the first kernel, 1000 of it, 400 of copy, 10 until the call returns, 50 of rest, 600 of
     # writing, 1 to leave the op, 2 of launch, and 10 of the second kernel. A copy of 8 MB within the GPU takes 16. The
     # host is far ahead then: the GPU works from 3 on.

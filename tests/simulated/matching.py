@@ -39,7 +39,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "op_on_host": (TO_HOST, TO_DEVICE),
 }
 # What findings are called that are about no name.
-LATE = ("rank", "straggler", "uneven", "balance", "share", "other-process")
+LATE = ("rank", "straggler", "uneven", "balance", "share", "late-work")
 PROFILER = ("profiler", "overhead")
 OUTSIDE = "outside"
 

@@ -159,7 +159,7 @@ HOST_FUNCTION = re.compile(r"cu(?:da)?LaunchHostFunc\w*")  # runs on the host
 COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
 BLOCKING = re.compile(r"cu(?:da)?Memcpy(?!\w*Async|\w*Batch)\w*")  # returns when the copy is done
 # Calls of the operating system that read and write files.
-READING = re.compile(r"f?readv?\w*|preadv?\w*|fgets\w*")
+READING = re.compile(r"f?read(?:v|64|_unlocked|_chk)?|preadv?\w*|fgets\w*")
 WRITING = re.compile(r"f?write\w*|pwrite\w*|f(?:data)?sync|sync_file_range")
 COMPILING = re.compile(
     r"cu(?:da)?(?:Module|Library)(?:Load|GetKernel)\w*|cu(?:da)?Link\w+|cu(?:da)?GraphInstantiate\w*|nvrtc\w+"

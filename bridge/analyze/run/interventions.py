@@ -12,7 +12,7 @@ import numpy as np
 from bridge.analyze.run.critical.order import NULL, stream_kinds
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import Run
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, search_groups
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, search_groups
 from bridge.join.forest import nearest
 
 NODE_GAP_NS = 1_000  # between two kernels of a CUDA graph that follow each other
@@ -70,13 +70,12 @@ def without_calls(run: Run, calls: Flags) -> Change:
     What a thread launches after a wait finds the device at work, and follows other work as fast as that does.
     """
     points, starts = call_points(run, calls), _launched_next(run, calls & run.waits.waits)
-    gap = _usual_gap(run)
+    faster = max(run.usual_latency - run.usual_gap, 0)
 
     def change(draft: Draft) -> None:
         draft.remove(points)
         draft.cut(points)
-        if gap is not None:
-            draft.limit(starts, gap)
+        draft.shorten(starts, np.full(len(starts), faster))
 
     return change
 
@@ -84,25 +83,20 @@ def without_calls(run: Run, calls: Flags) -> Change:
 def _launched_next(run: Run, calls: Flags) -> Ints:
     """Return the points at which the first work begins that is issued after each of some API calls of a thread."""
     work, stack = run.work, run.work.attributed.attribution.stack
-    rows = np.flatnonzero(calls)
-    issuing = np.flatnonzero(work.issues)
-    issuing = issuing[order_by(stack[issuing], work.call_start[issuing])]
+    rows, issuing = np.flatnonzero(calls), work.issuing
+    if not len(rows):
+        return rows
     place = search_groups(
         stack[issuing], work.call_start[issuing], stack[rows], work.call_end[rows], side="left"
     )
     following = np.append(issuing, NONE)[place]
     following = following[(following != NONE) & (np.append(stack, NONE)[following] == stack[rows])]
-    is_next = np.append(np.isin(np.arange(len(stack)), following), False)
+    is_next = np.zeros(len(stack) + 1, bool)
+    is_next[following] = True
     places = np.flatnonzero(is_next[work.launch])
-    _, first = number_groups(work.launch[places])  # of several in one call
+    places = places[order_by(work.launch[places], work.rank[work.row[places]])]
+    first = run_edges(work.launch[places])[:-1]  # of several in one call
     return run.device.start[places[first]]
-
-
-def _usual_gap(run: Run) -> int | None:
-    """Return the usual time in ns between two activities of a stream of which the second was issued long before."""
-    starts = run.device.start
-    queued = starts[run.graph.chained[starts] & ~run.graph.by_cross[starts]]
-    return int(np.median(run.graph.delay_of(queued))) if len(queued) else None
 
 
 def system_points(run: Run, calls: Flags) -> Ints:

@@ -20,6 +20,7 @@ from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import highest, sums
 from bridge.analyze.core.kinds import BLOCKING, COPYING, LAUNCHING, WRITING, calls_matching
 from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
@@ -214,12 +215,13 @@ def pageable_copies(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _sets_up(evidence: Evidence, rows: Ints) -> Flags:
-    """Return whether each memcpy is called in the first iteration or before, and is larger than all later ones of its direction.
+    """Return whether each memcpy is called in the first iteration or before, and twice as large as all later ones of its direction.
 
     Without ranges of steps the copy of weights before a loop cannot be told from the first input by its name.
     """
     table, run = evidence.capture.activities, evidence.run
-    size, direction = (frames.ints(table, column)[rows] for column in ("bytes", "copy_kind"))
+    size, kind = (frames.ints(table, column)[rows] for column in ("bytes", "copy_kind"))
+    direction = np.maximum(kind, 0)
     calls = evidence.attributed.attribution.launch[rows]
     early = evidence.is_early(
         evidence.attributed.attribution.stack[calls], run.work.call_start[calls]
@@ -294,8 +296,12 @@ def written_results(evidence: Evidence) -> Finding | None:
     rows = rows[evidence.in_iterations(run.device.end[run.work.place[rows]])]
     written = _written_after(evidence, launch[rows])
     rows, written = rows[written != NONE], written[written != NONE]
-    if not _issues_later(evidence, launch[rows]).any():
-        return None  # the results of the whole run
+    goes_on = _issues_later(evidence, launch[rows])
+    largest = int(size[rows[goes_on]].max(initial=0))  # what is larger is the result of the run
+    repeated = goes_on | (size[rows] <= ALIKE * largest)
+    rows, written = rows[repeated], written[repeated]
+    if not len(rows):
+        return None
     calls = np.unique(launch[rows])
     begin = run.host.returned[launch[rows]]
     inside = np.zeros(len(run.host.time) + 1, np.int64)
@@ -354,9 +360,8 @@ def _issues_later(evidence: Evidence, calls: Ints) -> Flags:
     """Return whether a thread launches kernels after each call."""
     run, stack = evidence.run, evidence.attributed.attribution.stack
     launching = np.flatnonzero(calls_matching(evidence.attributed, LAUNCHING))
-    latest = highest(
-        stack[launching], run.work.call_start[launching], int(stack.max(initial=0)) + 1
-    )
+    start, size = run.work.call_start[launching], int(stack.max(initial=0)) + 1
+    latest = highest(stack[launching], start, size, empty=NEVER)
     result: Flags = run.work.call_start[calls] < latest[stack[calls]]
     return result
 

@@ -14,7 +14,7 @@ import pandas as pd
 from bridge.analyze.core import kinds, no_timeline
 from bridge.analyze.core.calltree import STEP_NAME, subtree_sums
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import Floats, sums
+from bridge.analyze.core.groups import Floats, lowest, sums
 from bridge.analyze.cost.memory.counters import samples
 from bridge.analyze.cost.occupancy import Occupancy
 from bridge.analyze.run.account import RunClocks, runs, within_parts
@@ -24,7 +24,16 @@ from bridge.analyze.run.parts import Parts, Times
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
 from bridge.importers.capture import Capture
-from bridge.join.arrays import NONE, Flags, Integers, Ints, busy_time, number_groups, order_by
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Integers,
+    Ints,
+    busy_time,
+    number_groups,
+    order_by,
+    run_edges,
+)
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import folded, nearest
 from bridge.join.paths import paths
@@ -103,25 +112,29 @@ class Evidence:
     def is_early(self, stacks: Integers, times: Ints) -> Flags:
         """Return whether times of the host lie in the first iteration of the process of their stacks, or before it.
 
-        It ends when the second one of the first loop begins; without two of them nothing is early.
+        It ends when the second one of the first loop begins; that of a process without iterations when the first of
+        others does. Without two of them nothing is early.
         """
         process = self.run.work.process_of_stacks[stacks]
-        result: Flags = times <= np.append(self._first_iteration_ends, -MAX_TIME)[process]
+        result: Flags = times <= self._first_iteration_ends[process]
         return result
 
     @cached_property
     def _first_iteration_ends(self) -> Ints:
-        """When the first iteration ends, by the code of each process."""
+        """When the first iteration ends, by the code of each process; the last entry is for an unknown one."""
         steps, work = self.attributed.iterations, self.run.work
-        rows = np.flatnonzero(steps.loop == 0)
-        rows = rows[order_by(Times.of(self.attributed).start[rows])]
-        process = work.process_codes(steps.report[rows], steps.process[rows])
+        start = Times.of(self.attributed).start
+        process = work.process_codes(steps.report, steps.process)
         size = int(work.process_of_stacks.max(initial=NONE)) + 1
-        result = np.full(size, -MAX_TIME)
-        for code in range(size):  # one iteration per process
-            mine = rows[process == code]
-            if len(mine) > 1:
-                result[code] = Times.of(self.attributed).start[mine[1]]
+        loop = lowest(process, steps.loop, max(size, int(process.max(initial=0)) + 1))
+        rows = np.flatnonzero(steps.loop == loop[process])
+        rows = rows[order_by(process[rows], start[rows])]
+        edges = run_edges(process[rows])
+        second = edges[:-1][np.diff(edges) > 1] + 1
+        known = process[rows[second]] < size
+        rows = rows[second[known]]
+        result = np.full(size + 1, start[rows].min(initial=MAX_TIME) if len(rows) else -MAX_TIME)
+        result[process[rows]] = start[rows]
         return result
 
     def in_iterations(self, points: Ints) -> Flags:

@@ -163,7 +163,10 @@ def _compiling_next(evidence: Evidence) -> Ints:
 
 
 def _of_file(evidence: Evidence) -> Ints:
-    """Return the call that reads a file right before code in no call ends, or writes one right after it, else NONE."""
+    """Return the call that reads a file right before code in no call, or writes one right after it, and lasts as long.
+
+    NONE where there is none: longer code does something else.
+    """
     host, names = evidence.run.host, evidence.capture.system_calls["name"]
     code = np.append(frames.codes(names), NONE)[host.system]
     reads, writes = (
@@ -172,9 +175,10 @@ def _of_file(evidence: Evidence) -> Ints:
     )
     result = np.full(len(host.time), NONE)
     before, after = host.system[:-1], host.system[1:]
-    read = reads[code[:-1]] & host.chained[:-1] & host.chained[1:]
+    delay = evidence.run.host_delay
+    read = reads[code[:-1]] & host.chained[:-1] & host.chained[1:] & (delay[1:] <= delay[:-1])
     result[1:][read] = before[read]
-    written = writes[code[1:]] & host.chained[1:]
+    written = writes[code[1:]] & host.chained[1:] & (delay[:-1] <= delay[1:])
     result[:-1][written] = after[written]
     return np.where((host.call == NONE) & (host.system == NONE), result, NONE)
 
@@ -218,8 +222,10 @@ def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
     once = once | (first_of_all & np.isin(by, (MEMORY, CUDA, OP)))
     largest = highest(group[~once], delay[~once], len(first), empty=0)
     count = np.bincount(group[~once], minlength=len(first))
+    here = points - evidence.run.hosts
+    is_code = (evidence.run.host.call[here] == NONE) & (evidence.run.host.system[here] == NONE)
     is_same = (
-        (by != CODE)
+        ((by == OP) | ~is_code)
         & ~compiles
         & (count >= MIN_REPEATED)[group]
         & (delay <= ALIKE * largest[group])
@@ -573,7 +579,10 @@ def works(evidence: Evidence) -> Iterator[Finding]:
 
 
 def paid_once(evidence: Evidence) -> Iterator[Finding]:
-    """Yield what the host does before, between and behind iterations; what is in no range has no estimate."""
+    """Yield what the host does before, between and behind iterations.
+
+    Code in no range has no estimate, unless it reads or writes a file for most of the time.
+    """
 
     def is_known(groups: HostGroups, group: int) -> bool:
         name = group_name(evidence, group)

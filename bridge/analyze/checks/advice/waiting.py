@@ -17,15 +17,16 @@ from bridge.analyze.checks.advice.rule import (
 )
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import Floats, sums
+from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run import interventions
 from bridge.analyze.run.causes.host_timeline import Cover
 from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
-from bridge.analyze.run.idle.causes import MAX_LATENCY_NS
+from bridge.analyze.run.critical.run import MAX_LATENCY_NS
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 FEW_BATCHES = 2  # micro-batches per stage of a pipeline, as most use at least
 MANY_BATCHES = 4  # with which stages hardly wait for one another, as GPipe's authors measured it
@@ -34,6 +35,11 @@ MIN_LATE = 0.02  # of the run, on the critical path
 MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
 MOST_OTHER = 0.15  # of counts and ratios of kernels by name, by which parts of one work differ
 MIN_MORE = 1.08  # times the mean of the GPUs of a process
+# Calls that give streams work of which nothing is recorded; and graphs, whose first launch uploads them.
+UNSEEN = re.compile(
+    r"cu(?:da)?(?:MemPrefetch|MemAdvise|LaunchHostFunc|StreamWaitValue|StreamWriteValue|StreamBatchMemOp|StreamAddCallback"
+    r"|WaitExternal|SignalExternal|GraphLaunch|GraphUpload)\w*"
+)
 DATA_PARALLEL = re.compile(r"(?:.*[.:])?DataParallel(?:\.forward)?")
 SLOW_BACKEND = re.compile(r"(?:gloo|mpi|ucc):.*")
 NCCL_CAPABILITY = 3.5  # compute capability
@@ -216,9 +222,8 @@ def late_work(evidence: Evidence) -> Finding | None:
     """Find work that nothing recorded keeps from beginning, and that begins late on a GPU that runs nothing recorded."""
     run = evidence.run
     points, ns = _unexplained(evidence)
-    on_path = np.isin(points, run.path)
-    path_ns = int(ns[on_path].sum())
-    if path_ns < MIN_LATE * run.span:
+    path_ns = int(ns[np.isin(points, run.path)].sum())
+    if path_ns < max(1, MIN_LATE * run.span):
         return None
     places = run.device.activity[points]
     gpu = run.gpu_of_place[places]
@@ -238,17 +243,35 @@ def late_work(evidence: Evidence) -> Finding | None:
 
 
 def _unexplained(evidence: Evidence) -> tuple[Ints, Ints]:
-    """Return the points at which work begins late, and by how many ns: while its GPU runs nothing, beyond the usual."""
+    """Return the points at which work begins late, and by how many ns: while its GPU runs nothing, beyond the usual.
+
+    Without the waits of streams in the report, work may wait for any GPU.
+    """
     run, work = evidence.run, evidence.run.work
-    starts = run.device.start
+    starts, ends = run.device.start, np.append(work.call_end, 0)[work.launch]
     delay = run.graph.delay_of(starts)
-    busy = Cover.of(run.gpu_of_place, work.start, work.end)
-    idle = delay - busy.within(run.gpu_of_place, work.start - delay, work.start)
-    usual = int(np.median(delay)) if len(delay) else 0
-    late = (work.launch != NONE) & (delay > MAX_LATENCY_NS) & (idle > MAX_LATENCY_NS)
-    late &= ~run.work.of_others & evidence.counted[work.row]
-    late &= work.start >= np.append(work.call_end, 0)[work.launch]  # else the call itself took long
-    return starts[late], (idle - usual)[late]
+    gpu = run.gpu_of_place if len(evidence.capture.waits) else np.zeros_like(run.gpu_of_place)
+    busy = Cover.of(gpu, work.start, work.end)
+    lost = delay - busy.within(gpu, work.start - delay, work.start) - run.usual_latency
+    late = (work.launch != NONE) & (lost > MAX_LATENCY_NS) & ~work.of_others
+    late &= evidence.counted[work.row] & ~np.append(_behind_unseen(evidence), False)[work.launch]
+    late &= work.start >= ends  # else the call itself took long
+    return starts[late], lost[late]
+
+
+def _behind_unseen(evidence: Evidence) -> Flags:
+    """Return whether each API call launches a graph, or its thread gave a stream work that is not recorded right before."""
+    stack, work = evidence.attributed.attribution.stack, evidence.run.work
+    unseen = calls_matching(evidence.attributed, UNSEEN)
+    order = order_by(stack, work.call_start)
+    count = np.append(np.cumsum(unseen[order]), 0)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    before = np.full(len(order), NONE)  # the place of the issuing call before
+    is_same = stack[work.issuing[1:]] == stack[work.issuing[:-1]]
+    before[work.issuing[1:]] = np.where(is_same, place[work.issuing[:-1]], NONE)
+    result: Flags = unseen | ((before != NONE) & (count[place] > count[before]))
+    return result
 
 
 def pipeline_bubble(evidence: Evidence) -> Finding | None:
@@ -260,26 +283,27 @@ def pipeline_bubble(evidence: Evidence) -> Finding | None:
     waiting, awaited = _handovers(evidence)
     if not len(waiting):
         return None
-    gpu = run.gpu_of_place
-    giver, taker = gpu[awaited], gpu[run.device.activity[waiting]]
+    giver, taker = run.gpu_of_place[awaited], run.gpu_of_place[run.device.activity[waiting]]
     gpus = len(np.union1d(giver, taker))
-    pair, first = number_groups(giver, taker)
+    place = run.device.activity[waiting].astype(np.int64)
+    _, once = number_groups(place, giver)  # however many tensors
+    pair, first = number_groups(giver[once], taker[once])
     iterations = max(1, len(evidence.attributed.iterations))
     batches = max(1.0, float(np.median(np.bincount(pair, minlength=len(first)))) / iterations)
     if batches >= FEW_BATCHES * gpus:
         return None
-    place = run.device.activity[waiting]
-    before = np.where(run.graph.chained[waiting], run.graph.time[waiting - 1], NEVER)
+    place, row = np.unique(place, return_index=True)
+    starts, first_wait = run.device.start[place], waiting[row]
+    before = np.where(run.graph.chained[first_wait], run.graph.time[first_wait - 1], NEVER)
     launched = np.append(run.work.launched_at, NEVER)[run.work.launch[place]]
-    starts = run.device.start[place]
-    idle = run.graph.time[starts] - np.maximum(before, launched)
-    idle = np.maximum(idle, 0)
+    ready = np.maximum(before, launched)
+    idle = np.where(ready == NEVER, 0, np.maximum(run.graph.time[starts] - ready, 0))
     apart, more = interventions.free(run, waiting), MANY_BATCHES * gpus
-    left = run.graph.delay_of(starts) + (idle * (batches / more)).astype(np.int64)
+    left = (idle * (batches / more)).astype(np.int64)
 
     def change(draft: Draft) -> None:
         apart(draft)
-        draft.set(starts, left)
+        draft.set(starts, draft.delay[starts] + left)
 
     rows = run.work.row[np.unique(awaited)]
     figures = {
@@ -329,9 +353,9 @@ RULES = (
         find=shared_gpu,
     ),
     Check(
-        name="other-process",
+        name="late-work",
         title="Work that is ready begins late on an idle GPU",
-        when=f"work waits for nothing that was recorded, its GPU runs nothing, and it begins more than {MAX_LATENCY_NS / 1e3:.0f} us later, {MIN_LATE:.0%} of the run on the critical path",
+        when=f"kernels and copies wait for nothing that was recorded, their GPU runs nothing, and they begin more than {MAX_LATENCY_NS / 1e3:.0f} us later than usual, {MIN_LATE:.0%} of the run on the critical path",
         text="{activities} activities, most of them on {device}, begin late by {late_ns} in all, though the GPU runs nothing that was recorded; the run waits for it for {path_ns}, {path_share}",
         remedy="find what uses the GPU meanwhile: processes of other users and containers (nvidia-smi), functions of the host in streams (cudaLaunchHostFunc); run it elsewhere, or at another time",
         estimate="the run if this work began as soon as other work does",

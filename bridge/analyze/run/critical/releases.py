@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bridge.analyze.core.groups import quantiles
+from bridge.analyze.core.groups import highest, quantiles
 from bridge.analyze.core.kinds import is_data_loading
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
@@ -98,7 +98,9 @@ class HostWaits:
         of_python = goes_on[1:] & (np.abs(lasting[:-1] - SWITCH_NS) <= SWITCH_NS // 20)
         is_lock = np.zeros(int(site.max(initial=NONE)) + 2, bool)
         is_lock[site[1:][of_python]] = True
-        is_lock[site[_may_be_python(work, host, rows)]] = True
+        longest = highest(site, lasting, len(is_lock), empty=0)
+        may_be = _may_be_python(work, host, rows) & (longest[site] <= SWITCH_NS * 21 // 20)
+        is_lock[site[may_be]] = True
         python = rows[is_lock[site]]
         is_lock[site[locks]] = True
         private = [PRIVATE.fullmatch(n) is not None for n in names.cat.categories]
@@ -125,7 +127,7 @@ class HostWaits:
 def _may_be_python(work: Work, host: HostPoints, rows: Ints) -> Flags:
     """Return whether threads of Python wait in ops in the call with which CPython waits for its lock.
 
-    Its other locks are semaphores. Loaders of data wait in this call, too.
+    Its other locks are semaphores. Loaders of data wait in this call, too. No such call lasts longer than `SWITCH_NS`.
     """
     names = work.attributed.capture.system_calls["name"]
     is_call = np.array([*(str(n) == OF_PYTHON for n in names.cat.categories), False])
@@ -145,7 +147,7 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     looks = len(waits.point) * len(host.stacks)
     if not looks or len(host.stacks) == 1 or looks > MAX_LOOKUPS:
         return result
-    label, thread = _labels(work, host), host.threads(np.arange(len(host.time)))
+    label, thread = _labels(work, host), host.stack.astype(np.int64)
     end, begin = host.time[waits.point], host.time[waits.begin]
     process = work.process_of_stacks[host.stacks]
     wait, point = _right_before(host, process, waits, end, begin)
@@ -156,8 +158,8 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     wait, point = (rows[~woken | waits.is_private[wait]] for rows in (wait, point))
     # What one thread does says more than what any of them does.
     by_thread, by_any = (
-        _telling(waits, (wait, point), (by_chance, other), name, _in_calls(host))
-        for name in (label * len(host.stacks) + thread, label)
+        _telling(waits, (wait, point), (by_chance, other), name, call, _in_calls(host))
+        for name in (label * (int(thread.max()) + 1) + thread, label)
     )
     has_thread = np.isin(waits.site, waits.site[wait[by_thread]])
     rows = np.flatnonzero(by_thread | (by_any & ~has_thread[wait]))
@@ -167,19 +169,19 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
 
 
 def _in_calls(host: HostPoints) -> Flags:
-    """Return whether an API call begins or ends at each point: as often as work is issued, whoever waits for it."""
+    """Return whether each point lies in an API call or at an edge of one: such as there are wherever work is issued."""
     call = np.append(host.call, np.int32(NONE))
     result: Flags = (call[:-1] != NONE) | (call[1:] != NONE)
     return result
 
 
 def _telling(
-    waits: HostWaits, ended: Pairs, by_chance: Pairs, name: Ints, in_calls: Flags
+    waits: HostWaits, ended: Pairs, by_chance: Pairs, name: Ints, call: Ints, in_calls: Flags
 ) -> Flags:
     """Return which rows of ``ended`` are of what ends the waits of their site, where anything does.
 
     Rows are waits and points right before they ended, and of ``by_chance`` waits and points in the middle of them.
-    ``name`` is what is done at each point.
+    ``name`` is what is done at each point, and ``call`` the call of the system in which it is.
     """
     (wait, point), (chance_wait, other) = ended, by_chance
     counts = np.bincount(waits.site, minlength=int(waits.site.max(initial=NONE)) + 1)
@@ -192,7 +194,8 @@ def _telling(
     chance = _distinct(pairs[len(site) :], chance_wait, int(pairs.max(initial=0)) + 1)
     chance_of = chance[pairs[: len(site)][first]] / counts[site[first]]
     fits = (share >= MIN_SIGNALLED) & (chance_of <= MAX_BY_CHANCE * share)
-    matched = share * counts[site[first]]
+    alike, _ = number_groups(call[waits.point[wait[first]]], name[point[first]])
+    matched = np.bincount(alike, share * counts[site[first]])[alike]  # of all threads that wait so
     least = np.where(in_calls[point[first]], MIN_TELLING_OF_CALLS, MIN_TELLING)
     fits &= matched >= least * _occurrences(name, name[point[first]])
     best = order_by(site[first], (~fits).astype(np.int64), np.rint(-1e6 * share).astype(np.int64))
@@ -284,7 +287,10 @@ def _begun(work: Work, host: HostPoints, waits: HostWaits, signal: Ints) -> Pair
 
 
 def _served(work: Work, host: HostPoints, waits: HostWaits, signal: Ints, process: Ints) -> Ints:
-    """Return the process that each one works for, by their codes: itself, where that is not known."""
+    """Return the process that each one works for, by their codes: the one whose waits its threads end.
+
+    Where that is not known, it is the only one that issues work, if there is only one, else the process itself.
+    """
     size = int(process.max()) + 1
     served = np.arange(size)
     leads = np.zeros(size, bool)

@@ -51,6 +51,8 @@ KINDS = (
     "unknown",
 )
 KIND = {name: number for number, name in enumerate(KINDS)}
+# Of work that waits for nothing that was recorded; if it begins later, it waited for something else.
+MAX_LATENCY_NS = 100_000
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,27 @@ class Run:
             result[host] |= np.repeat(beside, np.diff(edges))
         result[host.stop :] = True
         return result if not result.all() else np.zeros(len(result), bool)
+
+    @cached_property
+    def usual_latency(self) -> int:
+        """The usual time in ns from a launch to the work that waited for nothing else; 0 without such work."""
+        starts = self.device.start[self.work.launch != NONE]
+        return self._usual(starts[self.graph.by_cross[starts]])
+
+    @cached_property
+    def usual_gap(self) -> int:
+        """The usual time in ns between two activities of a stream, of the second ones that were launched before.
+
+        Where there are none, it is as long as the usual latency.
+        """
+        starts = self.device.start[self.work.launch != NONE]
+        queued = starts[self.graph.chained[starts] & ~self.graph.by_cross[starts]]
+        return self._usual(queued) if len(queued) else self.usual_latency
+
+    def _usual(self, points: Ints) -> int:
+        delay = self.graph.delay_of(points)
+        delay = delay[delay <= MAX_LATENCY_NS]
+        return int(np.median(delay)) if len(delay) else 0
 
     @cached_property
     def names(self) -> list[str]:

@@ -229,6 +229,13 @@ class Work:
         result[self.launch[self.launch != NONE]] = True
         return result
 
+    @cached_property
+    def issuing(self) -> Ints:
+        """The API calls that issued an activity, by thread and start."""
+        calls = np.flatnonzero(self.issues)
+        stack = self.attributed.attribution.stack
+        return calls[order_by(stack[calls], self.call_start[calls])]
+
     @property
     def launched_at(self) -> Ints:
         """From when on the activities of each API call may begin: its end.

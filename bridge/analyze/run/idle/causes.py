@@ -33,7 +33,7 @@ from bridge.analyze.run.critical.releases import (
     SERVING,
     WAITING,
 )
-from bridge.analyze.run.critical.run import Run
+from bridge.analyze.run.critical.run import MAX_LATENCY_NS, Run
 from bridge.importers import frames
 from bridge.join.arrays import (
     NONE,
@@ -101,8 +101,6 @@ OF_CALL = {
 }
 NAMED = tuple(CODE[word] for word in WORDS[CODE[SYNC] : CODE[SYSTEM] + 1])  # by their call
 TELLING = CODE[LOCK]  # the last cause that a wait keeps, whoever ends it
-# Of work that waits for nothing that was recorded; if it begins later, it waited for something else.
-MAX_LATENCY_NS = 100_000
 TERMINAL = re.compile(r"getc(?:har)?(?:_unlocked)?|readline")  # others read files as often
 JOINING = re.compile(
     r"pthread_join|pthread_cond_wait|futex|wait(?:pid|id|3|4)?"

@@ -97,6 +97,7 @@ def test_it_agrees_with_pytorch():
     assert agreeing(ours, theirs)
 
 
+@pytest.mark.racy("other programs may take the processor while the length of the loop is chosen")
 def test_a_short_call_is_looped_and_the_loop_is_stated():
     found = bench.op(work, 3)
     assert found.number > 50

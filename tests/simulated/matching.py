@@ -30,6 +30,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "value_each_step": (TO_HOST,),
     "needed_sync": (TO_HOST,),
     "fetching": (TO_HOST,),
+    "weights": (TO_DEVICE,),
     "checkpoint": (TO_HOST,),
     "pipeline_bubble": ("[CUDA memcpy Peer-to-Peer]",),
     "default_stream": (FILL,),

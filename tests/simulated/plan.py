@@ -66,6 +66,7 @@ class Plan:
     start_ns: int = 60 * MS  # imports and the like, before the first CUDA call
     read_ns: int = 5 * MS  # reading files before the first iteration
     weights_bytes: int = 32 << 20
+    weights_pinned: bool = False
     end_ns: int = 2 * MS  # after the last iteration
     bucket_ns: int = 0  # transfer of the gradients of an iteration
     overlap: bool = True  # communication beside the backward pass

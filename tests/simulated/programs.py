@@ -108,10 +108,11 @@ def program(seed: int, plan: Plan, *names: str) -> Program:
     return Program(seed, plan, tuple(troubles))
 
 
-def simulate(program: Program, without: frozenset[str] = frozenset(), *, keep: int = 1) -> Result:
-    """Return the run of a program, with some of its troubles remedied; of so many values that it fetches it keeps one."""
+def simulate(program: Program, without: frozenset[str] = frozenset(), **changes: float) -> Result:
+    """Return the run of a program, with some of its troubles remedied, and with other numbers in its plan."""
     plan = program.planned(without)
-    plan.keep = keep
+    for name, value in changes.items():
+        setattr(plan, name, value)
     costs = Costs(latency_ns=plan.latency_ns)
     gpus = max(plan.ranks, plan.stages)
     machine = Machine(program.seed, gpus, costs=costs, crowding=plan.crowding)

@@ -131,7 +131,8 @@ class Rank:
         thread.os_call("read", plan.read_ns)
         for _ in range(3):
             yield from self.cuda.malloc()
-        yield from self.cuda.copy(self.stream, H2D, plan.weights_bytes, pinned=False)
+        pinned = plan.weights_pinned
+        yield from self.cuda.copy(self.stream, H2D, plan.weights_bytes, pinned=pinned)
         yield from self.cuda.fill(self.stream, 1 << 20)
         if plan.loader:
             self.loader = BatchLoader(plan.loader, plan.iterations, thread, plan.pytorch)

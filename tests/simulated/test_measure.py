@@ -140,8 +140,9 @@ def test_what_healthy_programs_do_too_may_come_first_for_what_it_costs():
     """Nobody planted the fetching of values; but who names it first is right where it costs most."""
     for part, holds in ((AS_GOOD - 0.01, False), (AS_GOOD + 0.01, True)):
         truth = with_savings(truth_of(TWO), 0.2, 0.1)
-        fetching = replace(truth.habits[0], true_saving_ns=round(0.2 * part * truth.length_ns))
-        truth = replace(truth, habits=(fetching,))
+        [fetching, weights] = truth.habits
+        fetching = replace(fetching, true_saving_ns=round(0.2 * part * truth.length_ns))
+        truth = replace(truth, habits=(fetching, weights))
         first = Found("numbers-read-back", frozenset(["aten::item"]), fetching.true_saving_ns)
         said = perfect(truth)
         one = judged(truth, replace(said, findings=(first, *said.findings)))

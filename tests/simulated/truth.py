@@ -12,8 +12,11 @@ from simulated.programs import Program, Result, simulate
 from simulated.span import Interval, run_span, states, works_of
 from simulated.troubles import About, Trouble
 
-KEPT = 20
-FETCHING = ("aten::item", "residual", "accuracy")  # ops
+# Habits: what changes in the plan of a program that has them no more, and what they are about.
+HABITS: dict[str, tuple[dict[str, float], About]] = {
+    "fetching": ({"keep": 20}, About(ops=("aten::item", "residual", "accuracy"))),
+    "weights": ({"weights_pinned": True}, About(once=True)),
+}
 
 
 @dataclass(frozen=True)
@@ -70,20 +73,21 @@ class Truth:
             {gpu.number: idle_pieces(machine, gpu) for gpu in gpus},
             troubles,
             troubles[0].true_saving_ns if len(troubles) == 1 else everything,
-            (_fetching(program, length),),
+            tuple(_habit(program, length, name) for name in HABITS),
         )
 
 
-def _length(program: Program, without: frozenset[str] = frozenset(), *, keep: int = 1) -> int:
-    start, end = run_span(simulate(program, without, keep=keep).machine)
+def _length(program: Program, without: frozenset[str] = frozenset(), **changes: float) -> int:
+    start, end = run_span(simulate(program, without, **changes).machine)
     return end - start
 
 
-def _fetching(program: Program, length: int) -> TroubleTruth:
-    """Return what it costs to fetch values to print them, rather than each twentieth of them."""
-    fewer = _length(program, keep=KEPT)
-    ops = FETCHING if program.plan.annotated else ()
-    return TroubleTruth("fetching", length - fewer, About(ops=ops), False, fewer)
+def _habit(program: Program, length: int, name: str) -> TroubleTruth:
+    """Return what a habit of all programs costs."""
+    change, about = HABITS[name]
+    shorter = _length(program, **change)
+    about = about if program.plan.annotated else replace(about, ops=())
+    return TroubleTruth(name, length - shorter, about, False, shorter)
 
 
 def _trouble(program: Program, trouble: Trouble, length: int) -> TroubleTruth:

@@ -57,7 +57,7 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
     if not evidence.has_graph:
         return Finding(figures, table, int(spent[device, main]), is_named=is_main)
     limit = _without(evidence, rows)
-    return Finding(figures, table, limit=limit, is_named=is_main)
+    return Finding(figures, table, limit=limit, is_named=is_main, is_open=not is_main)
 
 
 def _is_busy(evidence: Evidence, device: int) -> bool:

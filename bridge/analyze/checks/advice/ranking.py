@@ -25,9 +25,7 @@ MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before
 MOST_SHARED = 0.5  # of what a finding changes, that one before it changes
 FEW_NS = 10_000  # that go with each wait that is cut: those of the call itself
 MIN_RANKED = 0.1  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
-MUCH_MORE = (
-    10  # times a smaller estimate, from which on such a limit of iterations stands before it
-)
+MUCH_MORE = 10  # times a smaller estimate, from which on a limit of iterations stands before it
 MOST_OF_RUN = 0.5  # that is paid once: such a limit stands before smaller estimates
 
 
@@ -134,6 +132,7 @@ def _order(one: Advice, advice: Sequence[Advice], part: int) -> tuple[bool | int
         not hides,
         rank,
         is_symptom,
+        finding.is_open,
         by_list,
         -max(finding.saving_ns, 0) if rank == ESTIMATED else -max(finding.ceiling_ns, 0),
     )

@@ -122,8 +122,9 @@ class Finding:
     a remedy may be expected to change in the graph of the run, and ``limit`` what it could change at most; None where
     nobody knows. The run that would have been tells ``saving_ns`` and ``ceiling_ns``, -1 where they are not known; a
     rule about a capture without a timeline gives them itself. ``once`` tells that it is not paid in each iteration.
-    ``is_named`` tells that one kernel, op or call has most of it. ``hidden_share`` is the part of GPU time of which the
-    capture hides the kernels.
+    ``is_named`` tells that one kernel, op or call has most of it; ``is_open`` that nobody knows how near to the limit a
+    program comes, so that other limits stand before it. ``hidden_share`` is the part of GPU time of which the capture
+    hides the kernels.
     """
 
     figures: Mapping[str, object]
@@ -134,6 +135,7 @@ class Finding:
     limit: Change | None = None
     once: bool = False
     is_named: bool = False
+    is_open: bool = False
     hidden_share: float = 0.0
 
 

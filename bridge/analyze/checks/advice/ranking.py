@@ -25,8 +25,8 @@ MOST_HIDDEN = 0.5  # of GPU time, of which a capture may hide the kernels before
 MOST_SHARED = 0.5  # of what a finding changes, that one before it changes
 FEW_NS = 10_000  # that go with each wait that is cut: those of the call itself
 MIN_RANKED = 0.1  # of the run, which an estimate must save to stand before a larger one of which only the limit is known
-MUCH_MORE = 10  # times a smaller estimate, from which on a limit of iterations stands before it
-MOST_OF_RUN = 0.5  # that is paid once: such a limit stands before smaller estimates
+MUCH_MORE = 10  # times a smaller estimate, from which on such a limit stands before it
+MOST_OF_RUN = 0.5  # that is paid once: such a limit stands before all smaller estimates, too
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,8 @@ def _dwarfs(one: Advice, advice: Sequence[Advice]) -> bool:
 def _towers(one: Advice, saving_ns: int) -> bool:
     """Return whether a limit is so large that an estimate is small beside it."""
     finding = one.finding
-    if finding.once and saving_ns > 0:
-        return one.whole == RUN and one.share > MOST_OF_RUN
-    return finding.ceiling_ns > MUCH_MORE * max(saving_ns, 0)
+    is_most = finding.once and one.whole == RUN and one.share > MOST_OF_RUN
+    return bool(is_most) or finding.ceiling_ns > MUCH_MORE * max(saving_ns, 0)
 
 
 def by_cause(advice: Sequence[Advice], estimator: Estimator | None) -> list[Advice]:

@@ -15,7 +15,7 @@ from simulated.troubles import About, Trouble
 # Habits: what changes in the plan of a program that has them no more, and what they are about.
 HABITS: dict[str, tuple[dict[str, float], About]] = {
     "fetching": ({"keep": 20}, About(ops=("aten::item", "residual", "accuracy"))),
-    "weights": ({"weights_pinned": True}, About(once=True)),
+    "weights": ({"weights_pinned": True}, About(kernels=("weights",), once=True)),
 }
 
 

@@ -33,6 +33,10 @@ class Story(Made):
         super().__init__()
         self.pid, self.now, self.done, self.device = pid, 0, 0, 0
         self.number = 1  # of the thread
+        self.launch_us, self.early = (
+            2,
+            0,
+        )  # of a launch, and by how much before its end its kernel may begin
         self.tables["processes"].append({"process": process(pid), "name": "python"})
         for number in range(gpus if described else 0):
             facts = {"gpu": number, "device": number, "name": "A100", **A100, **gpu}
@@ -83,7 +87,8 @@ class Story(Made):
         stream: int = 7,
     ) -> None:
         """Launch a kernel, which runs when what is before it is done."""
-        self.call("cudaLaunchKernel_v7000")
+        self.call("cudaLaunchKernel_v7000", self.launch_us)
+        self.now -= self.early
         names = {
             "name": self.string(name),
             "full_name": self.string(full or name),
@@ -107,6 +112,7 @@ class Story(Made):
             **names,
             **grid,
         )
+        self.now += self.early
 
     def copy(
         self, us: int = 20, *, way: int = TO_DEVICE, host: int = PINNED, size: int = 4_000_000,

@@ -225,6 +225,21 @@ def test_a_wait_of_the_host_is_not_why_work_is_late(said):
     assert of_waits.saving_ns < 1_000 * US < 19 * 900 * US < late.saving_ns
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("early", [0, 1])
+def test_the_profiler_works_within_a_launch(early, said):
+    """The kernel begins when the call returns, or 1 before: for 5000 the profiler kept the call from launching it."""
+    story = Story()
+    story.launch_us, story.early = 5_002, early
+    with story.op("train"):
+        for _ in range(10):
+            story.profiled(5_000)
+            story.kernel(us=100)
+    # Launches of 2 from 1 on; without the profiler the GPU has one kernel after the other from the first launch on.
+    run, better = 1 + 10 * 5_002 - early + 100, 1 + 2 - early + 10 * 100
+    assert said(story, "profiler-overhead").saving_ns == (run - better) * US
+
+
 # -- Files
 
 

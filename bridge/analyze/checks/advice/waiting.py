@@ -24,7 +24,7 @@ from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
-from bridge.analyze.run.critical.run import MAX_LATENCY_NS
+from bridge.analyze.run.critical.work import MAX_LATENCY_NS
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 

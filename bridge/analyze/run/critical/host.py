@@ -11,7 +11,7 @@ from bridge.analyze.run.causes.host_timeline import Cover, count_before
 from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
 from bridge.analyze.run.critical.handover import Handovers
 from bridge.analyze.run.critical.waits import Waits
-from bridge.analyze.run.critical.work import Work, placed, shifted
+from bridge.analyze.run.critical.work import MAX_LATENCY_NS, Work, placed, shifted
 from bridge.importers import frames
 from bridge.join.arrays import (
     BLOCK,
@@ -21,6 +21,7 @@ from bridge.join.arrays import (
     Rows,
     distinct,
     order_by,
+    run_edges,
     stable_order,
     taken,
 )
@@ -175,9 +176,10 @@ class _NodePoints:
 class _CallPoints:
     """Points of each API call, one after the other: its start, what it waits for, its end.
 
-    ``launch`` and ``returned`` are positions of each call, NONE for calls that are left out;
-    ``released`` are those at which the waits end, the last of a call at its end. ``call`` is the
-    call of each point, and ``change`` how many more calls are open after it.
+    A call that takes long before what it issues begins has a point then, too, from which on that may begin.
+    ``launch`` and ``returned`` are positions of each call, NONE for calls that are left out; ``released`` are those at
+    which the waits end, the last of a call at its end. ``call`` is the call of each point, and ``change`` how many more
+    calls are open after it.
     """
 
     points: _Points
@@ -194,21 +196,46 @@ class _CallPoints:
         order = order_by(stack, start, end)
         order = order[(np.isin(stack, followed) & ~work.polls.inner)[order]]
         count = np.bincount(waits.call, minlength=len(start))
-        size = (2 + np.maximum(count - 1, 0))[order]
+        late, begins = _begins_late(work)
+        is_late = np.zeros(len(start), np.int32)
+        is_late[late] = 1
+        size = (2 + is_late + np.maximum(count - 1, 0))[order]
         returned, begun = (np.full(len(start), NONE, np.int32) for _ in range(2))
         returned[order] = np.cumsum(size) - 1
         begun[order] = returned[order] - size + 1
         nth = np.arange(len(waits.call)) - np.append(0, np.cumsum(count))[waits.call]
-        released = begun[waits.call] + 1 + nth
+        released = begun[waits.call] + is_late[waits.call] + 1 + nth
         time = np.empty(int(size.sum()), np.int64)
         time[begun[order]] = start[order]
+        kept = begun[late] != NONE
+        time[begun[late[kept]] + 1] = begins[kept]
         time[released] = np.maximum(start[waits.call], waits.times(work))
         time[returned[order]] = end[order]
         change = np.zeros(len(time), np.int8)
         change[begun[order]], change[returned[order]] = 1, -1
-        launch = np.where(work.launched_at < end, begun, returned)
+        launch = np.where(work.launched_at < end, begun + is_late, returned)
         call = np.repeat(order.astype(np.int32), size)
         return cls(_Points.of(stack[call], time), call, change, launch, returned, released)
+
+
+def _begins_late(work: Work) -> tuple[Ints, Ints]:
+    """Return API calls that take long before their first activity begins, and when it does, before they return.
+
+    Only those while no GPU of the process works: the call itself takes that time, or the profiler in it.
+    """
+    places = np.flatnonzero(work.launch != NONE)
+    call, start = work.launch[places], work.start[places]
+    late = (start < work.call_end[call]) & (start - work.call_start[call] > MAX_LATENCY_NS)
+    places, call, start = places[late], call[late], start[late]
+    if not len(places):
+        return call, start
+    process = work.column("process")
+    busy = Cover.of(process, work.start, work.end)
+    idle = busy.within(process[places], start - MAX_LATENCY_NS, start) == 0
+    call, start = call[idle], start[idle]
+    order = order_by(call, start)
+    first = order[run_edges(call[order])[:-1]]
+    return call[first], start[first]
 
 
 def _followed_threads(work: Work, waits: Waits) -> Ints:

@@ -16,7 +16,7 @@ from bridge.analyze.run.critical.host import HostPoints, leading_threads
 from bridge.analyze.run.critical.releases import Releases
 from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
-from bridge.analyze.run.critical.work import ClocksDifferError, Work, placed
+from bridge.analyze.run.critical.work import MAX_LATENCY_NS, ClocksDifferError, Work, placed
 from bridge.importers import frames
 from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
 from bridge.join.attributed import AttributedCapture, once
@@ -51,8 +51,6 @@ KINDS = (
     "unknown",
 )
 KIND = {name: number for number, name in enumerate(KINDS)}
-# Of work that waits for nothing that was recorded; if it begins later, it waited for something else.
-MAX_LATENCY_NS = 100_000
 
 
 @dataclass(frozen=True)

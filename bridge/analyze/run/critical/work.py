@@ -33,6 +33,8 @@ from bridge.join.attribution import INVALID_TIME
 
 Column = TypeVar("Column", bound=Integers)
 QUERYING = re.compile(r"cu(?:da)?(?:Event|Stream)Query")
+# Of work that waits for nothing that was recorded; if it begins later, it waited for something else.
+MAX_LATENCY_NS = 100_000
 NOT_READY = 600  # cudaErrorNotReady
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*(?:\s.*)?")  # a name of a process, as it was called
 LANE = ("report", "process", "device", "context", "stream")

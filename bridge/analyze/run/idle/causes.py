@@ -33,7 +33,8 @@ from bridge.analyze.run.critical.releases import (
     SERVING,
     WAITING,
 )
-from bridge.analyze.run.critical.run import MAX_LATENCY_NS, Run
+from bridge.analyze.run.critical.run import Run
+from bridge.analyze.run.critical.work import MAX_LATENCY_NS
 from bridge.importers import frames
 from bridge.join.arrays import (
     NONE,

@@ -50,13 +50,13 @@ GOALS = {
 FLOORS = {
     "length": 1.0,
     "states": 1.0,
-    "causes": 0.9,
-    "savings": 0.8,
-    "all savings": 0.75,
-    "first": 0.8,
-    "found": 0.9,
-    "healthy": 0.95,
-    "excess": 0.0,
+    "causes": 0.95,
+    "savings": 0.72,
+    "all savings": 0.7,
+    "first": 0.88,
+    "found": 0.95,
+    "healthy": 0.96,
+    "excess": 0.7,
 }
 
 

@@ -37,7 +37,9 @@ from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 MIN_PATH = 0.005  # of the run, on the critical path, from which on a cause is looked at
 MOST = 3  # findings of each rule
 OUTLYING = 3  # times all later ones: what the first iteration alone pays for
-MIN_ONCE_NS = 20_000_000  # paid once, on the critical path, from which on it is worth a change
+MIN_ONCE_NS = (
+    20_000_000  # on the critical path, of calls of the system and batches that any program has once
+)
 MORE_WORKERS = 4  # times the workers of a loader
 MIN_AHEAD = 0.3  # of the time of loaders, in which they wait: they are fast enough, and not far enough ahead
 REST = 0.1  # of the code of an op, which is left of it when it is made faster
@@ -587,13 +589,13 @@ def paid_once(evidence: Evidence) -> Iterator[Finding]:
     def is_known(groups: HostGroups, group: int) -> bool:
         name = group_name(evidence, group)
         kind = groups.kind[group]
-        if groups.path_ns[group] < MIN_ONCE_NS:
-            return False
-        return bool(
-            kind == OP
-            or (kind == CUDA and COMPILING.match(name))
-            or (kind == OS and not _waits(evidence, group) and not DRIVER.fullmatch(name))
-        )
+        is_long = bool(groups.path_ns[group] >= MIN_ONCE_NS)
+        if kind == OP:
+            return is_long or not _is_loading(evidence, groups, group)
+        if kind == CUDA:
+            return COMPILING.match(name) is not None
+        is_waiting = _waits(evidence, group) or DRIVER.fullmatch(name)
+        return bool(kind == OS and is_long and not is_waiting)
 
     yield from _not_begun(evidence)
     yield from _findings(evidence, is_known, once=True)
@@ -698,7 +700,7 @@ RULES = (
         when="host code before, between and behind iterations is on the critical path",
         text=TEXT,
         remedy="keep what it makes in a cache, do it in parallel, or leave it out; a longer run pays it once, too",
-        estimate=f"the run with {REST:.0%} of an op, and without calls that compile or use the operating system; none below {MIN_ONCE_NS // 1_000_000} ms",
+        estimate=f"the run with {REST:.0%} of an op, and without calls that compile or use the operating system; none for these and for the first batch below {MIN_ONCE_NS // 1_000_000} ms",
         source=NSIGHT_BRIDGE,
         needs=("work", "graph"),
         find=paid_once,

@@ -152,8 +152,8 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     process = work.process_of_stacks[host.stacks]
     wait, point = _right_before(host, process, waits, end, begin)
     by_chance, other = _right_before(host, process, waits, (begin + end) // 2, begin - WAKE_NS)
-    name = frames.codes(work.attributed.capture.system_calls["name"])
-    call = np.append(name, NONE)[host.system]
+    calls = frames.codes(work.attributed.capture.system_calls["name"])
+    call = np.append(calls, NONE)[host.system]
     woken = call[point] == call[waits.point[wait]]  # at once, by the same thing
     wait, point = (rows[~woken | waits.is_private[wait]] for rows in (wait, point))
     # What one thread does says more than what any of them does.

@@ -294,7 +294,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     A capture is tried again where it failed, and so is what is marked as `racy`; the summary names those
     that were (`R`).
     """
-    reruns = CAPTURES - 1 if captures(item) else 1 if item.get_closest_marker("racy") else 0
+    reruns = CAPTURES - 1 if captures(item) else 2 if item.get_closest_marker("racy") else 0
     if reruns and item.config.pluginmanager.hasplugin("rerunfailures"):
         item.add_marker(pytest.mark.flaky(reruns=reruns))
     if OF_CORPUS & fixtures(item) or skips_without_corpus(item):

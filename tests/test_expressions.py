@@ -71,6 +71,7 @@ def test_what_python_refuses_is_refused(text):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.racy("costs are measured by the clock")
 def test_a_long_expression_is_refused_at_once():
     began = process_time()
     with pytest.raises(ValueError, match="over 10000 characters"):
@@ -83,6 +84,7 @@ def test_a_long_expression_is_refused_at_once():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", SLOW)
+@pytest.mark.racy("costs are measured by the clock")
 def test_a_search_ends_at_the_limit(text):
     expression = Expression(text, "--filter op~")
     began = process_time()
@@ -93,6 +95,7 @@ def test_a_search_ends_at_the_limit(text):
 
 
 @pytest.mark.slow
+@pytest.mark.racy("costs are measured by the clock")
 def test_the_expression_that_hung_for_over_a_minute_ends():
     began = process_time()
     assert Expression("((a+)+)+$", "here").search(NAME) is None
@@ -141,6 +144,7 @@ WHERE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", WHERE)
+@pytest.mark.racy("costs are measured by the clock")
 def test_the_program_names_the_slow_expression_and_where_it_stands(where, long_names, folder):
     began = perf_counter()
     ran = subprocess.run(
@@ -178,6 +182,7 @@ def test_the_operators_of_megengine_end_too(long_names):
 
 
 @pytest.mark.slow
+@pytest.mark.racy("costs are measured by the clock")
 def test_a_wildcard_never_takes_long(long_names):
     began = process_time()
     done("report", long_names, "--filter", f"op={'*a' * 40}")

@@ -231,6 +231,7 @@ def test_a_tool_that_is_missing(tools, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.racy("costs are measured by the clock")
 def test_printing_is_quick_and_needs_no_frames(tools):
     import subprocess
     import time

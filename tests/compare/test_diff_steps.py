@@ -255,6 +255,7 @@ def test_rows_of_single_steps_are_not_tested(twelve):
     assert set(found.rows["p"]) == {-1}
 
 
+@pytest.mark.racy("costs are measured by the clock")
 def test_exact_tests_are_of_few_pairs():
     """Exact p of 8 with thousands of samples takes long, and is as the approximation."""
     drawn = np.random.default_rng(1)

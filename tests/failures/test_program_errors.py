@@ -159,6 +159,7 @@ def test_looser_words_of_failure_are_no_metrics_either() -> None:
 @pytest.mark.parametrize(
     "text", ["-" * 5_000, "[x] " * 2_000, "= - " * 2_000, "a/b: " * 2_000, "1:2 " * 2_000]
 )
+@pytest.mark.racy("costs are measured by the clock")
 def test_no_line_takes_long(text: str) -> None:
     begun = time.perf_counter()
     assert error_line(text) == loose_error_line(text) == ""

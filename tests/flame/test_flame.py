@@ -235,6 +235,7 @@ def test_samples_of_a_stack_stand_together(three_steps_here):
 
 
 @pytest.mark.slow
+@pytest.mark.racy("costs are measured by the clock")
 def test_a_hundred_thousand_stacks_are_written_in_no_time():
     many = 100_000
     parent = np.concatenate((np.full(1_000, -1), np.arange(many - 1_000)))

@@ -388,6 +388,7 @@ HOSTILE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.racy("costs are measured by the clock")
 def test_a_hostile_text_is_read_at_once(text):
     start = time.process_time()
     assert written(parse(text)) == text

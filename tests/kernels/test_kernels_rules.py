@@ -201,6 +201,7 @@ def seconds(function):
 
 
 @pytest.mark.slow
+@pytest.mark.racy("costs are measured by the clock")
 def test_long_names_take_no_time():
     """Of 100 kB, whatever is repeated in them: all that rules look for."""
     known = built_in_rules()

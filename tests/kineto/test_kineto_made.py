@@ -219,8 +219,9 @@ def test_what_holds_nothing_for_us_is_passed_over_without_a_word(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.racy("costs are measured by the clock")
 def test_a_large_trace_is_read_in_the_time_of_its_json(tmp_path):
-    """Reading takes no more than five times what parsing does; measured it is twice."""
+    """Reading takes no more than ten times what parsing does (a change of kind); measured it is twice."""
     from time import process_time
 
     chance = random.Random(5)
@@ -238,4 +239,4 @@ def test_a_large_trace_is_read_in_the_time_of_its_json(tmp_path):
             began = process_time()
             job()
             best[which] = min(best[which], process_time() - began)
-    assert best[1] < 5 * best[0]
+    assert best[1] < 10 * best[0]

@@ -116,6 +116,7 @@ def large(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.racy("costs are measured by the clock")
 def test_a_page_of_many_kernels_is_small_and_quick(large, chromium):
     pytest.importorskip("playwright", reason="playwright is not installed")
     from opened_page import Browser

@@ -198,6 +198,7 @@ def test_the_program_meets_no_thread_of_ours(tmp_path) -> None:
     assert counts(tmp_path) == [dict.fromkeys("abc", 1), {"d": 1}]
 
 
+@pytest.mark.racy("a fork is interrupted within 0.5 s")
 def test_a_fork_delays_signals_and_waits_for_no_write(tmp_path) -> None:
     lines = run(
         tmp_path,
@@ -232,6 +233,7 @@ def test_a_fork_delays_signals_and_waits_for_no_write(tmp_path) -> None:
     assert lines[-3:] == ["Ctrl-C True", "SIGTERM", "SIGTERM"]
 
 
+@pytest.mark.racy("patience is measured by the clock")
 def test_writes_that_hang_delay_the_exit_once_and_are_told(tmp_path) -> None:
     lines = run(
         tmp_path,

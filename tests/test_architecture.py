@@ -266,6 +266,24 @@ def test_importing_bridge_is_light():
 
 
 @pytest.mark.slow
+def test_only_one_thread_imports_at_a_time(tmp_path: Path):
+    """Two threads that import modules of one package at once may fail with a KeyError."""
+    program = (
+        "import sys, threading\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.startswith('bridge.') and len(threading.enumerate()) > 1:\n"
+        "            sys.stderr.write(f'{threading.current_thread().name} imports {name}\\n')\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from bridge.cli import main\n"
+        f"main(['demo', '--folder', {str(tmp_path / 'demo')!r}])"
+    )
+    lines = run(sys.executable, "-c", program).stderr.splitlines()
+    assert lines  # a thread makes what the store keeps
+    assert [line for line in lines if line.startswith("MainThread")] == []
+
+
+@pytest.mark.slow
 def test_help_needs_no_frames():
     program = "from bridge.cli import main\ntry: main(['--help'])\nexcept SystemExit as end: assert not end.code"
     loaded = loaded_by(program)

@@ -83,11 +83,13 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
         sums[table] = column_sums(result, stored_columns(table), len(result["run"]))
         return result
 
-    worker = ThreadPoolExecutor(1)  # makes tables, then the summaries, while SQLite writes
+    # One thread makes everything while SQLite writes: two that import one package at once may fail.
+    worker = ThreadPoolExecutor(1)
     try:
         tables = [(table, worker.submit(made, table)) for table in ORDER]
         small = worker.submit(summaries, report.by, run)
         summary = worker.submit(_summary, report)
+        row = worker.submit(_run, report, run, identity, rules)
         rows = bulk.append(path, _made(tables))
         with open_store(path) as database:
             insert_tables(database, small.result())
@@ -102,9 +104,8 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
                 }
                 for t in ORDER
             )
-            row = _run(report, run, identity, rules)
             texts = {"worth": worth, "summary": json.dumps(summary.result())}
-            database.table("runs").insert(row | texts)
+            database.table("runs").insert(row.result() | texts)
             seal(database, run)
     finally:
         worker.shutdown(cancel_futures=True)

@@ -18,14 +18,14 @@ FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `bridge.importers
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
     "failed-calls no-device-work not-recorded data-loading single-process-loader "
-    "recompilation allocation python-lock host-bound paid-once pageable-memcpys "
-    "synchronous-memcpys synchronous-memsets small-memcpys page-faults synchronization "
-    "checkpoint numbers-read-back launch-bound short-kernels default-stream profiler-overhead "
-    "low-gpu-use pipeline-bubble shared-gpu late-work uneven-gpus data-parallel slow-backend "
-    "exposed-communication stragglers small-grids no-tensor-cores tensor-cores-left "
-    "single-precision casts kernel-hotspot memcpy-bound made-on-host gradients-set-to-zero "
-    "single-tensor-optimizer bias-before-norm misaligned-products indexing-in-a-loop "
-    "memory-nearly-full nsight-compute opaque-graphs outside-ops"
+    "recompilation allocation memory-ran-out python-lock host-bound paid-once "
+    "pageable-memcpys synchronous-memcpys synchronous-memsets small-memcpys page-faults "
+    "synchronization checkpoint numbers-read-back launch-bound short-kernels default-stream "
+    "profiler-overhead low-gpu-use pipeline-bubble shared-gpu late-work uneven-gpus "
+    "data-parallel slow-backend exposed-communication stragglers small-grids no-tensor-cores "
+    "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound made-on-host "
+    "gradients-set-to-zero single-tensor-optimizer bias-before-norm misaligned-products "
+    "indexing-in-a-loop memory-nearly-full nsight-compute opaque-graphs outside-ops"
 ).split()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 RUNTIME = (
     "cuda"  # what names of functions of the runtime begin with; those of the driver begin with cu
 )
+OUT_OF_MEMORY = 2
 
 
 @dataclass(frozen=True)

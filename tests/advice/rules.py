@@ -201,6 +201,17 @@ def claiming(first: int, last: int) -> Callable[[Story, int], None]:
     return claims
 
 
+def out_of_memory(story: Story, _number: int) -> None:
+    """Fail to allocate, release what is cached behind a wait, and try again; what another op allocates is no part of it."""
+    with story.op("aten::empty"):
+        story.call("cudaMalloc_v3020", 50, result=2)
+        story.call("cudaDeviceSynchronize_v3020", 5)
+        story.call("cudaFree_v3020", 300)
+        story.call("cudaMalloc_v3020", 100)
+    with story.op("allocate"):
+        story.call("cudaMalloc_v3020", 70)
+
+
 def launching(idle: int, us: int) -> Story:
     story = Story()
     with story.op("many"):
@@ -550,6 +561,7 @@ def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 5)),
+    "memory-ran-out": lambda: in_steps(out_of_memory),
     "late-work": lambda: late(200),
     "python-lock": lambda: in_steps(locked(5_000)),
     "checkpoint": checkpoint,
@@ -600,6 +612,7 @@ FIRES: Mapping[str, Telling] = {
 }
 QUIET: Mapping[str, Telling] = {
     "allocation": lambda: in_steps(claiming(0, 0)),
+    "memory-ran-out": lambda: in_steps(claiming(0, 5)),
     "late-work": lambda: late(100),
     "python-lock": lambda: in_steps(locked(4_700, "load batch")),
     "checkpoint": lambda: checkpoint(ahead=True),

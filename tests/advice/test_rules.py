@@ -67,6 +67,7 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # Steps 3, 4 and 5 compile for 500, and 2 of the op; a tenth of it stays.
     "recompilation": (3 * 502, 3 * 502 * 0.9),
     "allocation": (6 * 200, 6 * 200),
+    "memory-ran-out": (6 * (50 + 300 + 100), 6 * (50 + 300 + 100)),
     # Six times 5000 and 1000.
     "python-lock": (6 * 6_000, 6 * 6_000),
     # Ten kernels begin 200 late; the others follow one another at once.

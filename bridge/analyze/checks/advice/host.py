@@ -14,6 +14,7 @@ from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, TENSORBOARD, TORCH_TIDY, Finding
 from bridge.analyze.checks.check import Check
+from bridge.analyze.core.failed_calls import results
 from bridge.analyze.core.folding import folded_ops
 from bridge.analyze.core.groups import highest, lowest, sums
 from bridge.analyze.core.kinds import (
@@ -33,6 +34,7 @@ from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.knowledge import cuda_errors
 
 MIN_PATH = 0.005  # of the run, on the critical path, from which on a cause is looked at
 MOST = 3  # findings of each rule
@@ -58,7 +60,8 @@ WORKERS = re.compile(r".*MultiProcessing.*")  # a loader that waits for its work
 # What a group is called by: Python's lock, memory, its op, or in no op its call, or neither.
 LOCK, MEMORY, OP, CUDA, OS, CODE = range(6)
 LOCK_NAME = "Python's lock"
-MEMORY_NAMES = ("memory of the device", "pinned memory")
+MEMORY_NAMES = ("memory of the device", "pinned memory", "memory that ran out")
+RAN_OUT = 2  # place in `MEMORY_NAMES`
 PINNED_MEMORY = re.compile(r"cu\w*Host\w*")
 MIN_COST = 0.3  # of the time of an op on its thread; copies and waits of such ops belong to them
 CODE_NAME = "code outside of ops and calls"
@@ -138,11 +141,11 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
         attributed.capture.system_calls["name"],
     )
     allocates = np.append(calls_matching(attributed, ALLOCATING), False)[call]
-    pinned = np.append(calls_matching(attributed, PINNED_MEMORY), False)[call].astype(np.int64)
+    memory = np.append(_memory(evidence), NONE)[call]
     is_lock = np.isin(points, run.releases.python)
     names = (
         np.zeros(len(points), np.int64),
-        pinned,
+        memory,
         op,
         np.append(frames.codes(launches), NONE)[call],
         np.append(frames.codes(systems), NONE)[system],
@@ -150,6 +153,34 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
     tests = [is_lock, allocates, op != NONE, call != NONE, system != NONE]
     by = np.select(tests, [LOCK, MEMORY, OP, CUDA, OS], CODE)
     return by, np.select(tests, names, NONE)
+
+
+def _memory(evidence: Evidence) -> Ints:
+    """Return what each API call would allocate or release, a place in `MEMORY_NAMES`.
+
+    Memory ran out for an allocation that failed, and for what its thread allocates and releases behind it in the same op
+    until it launches or copies something.
+    """
+    attributed = evidence.attributed
+    result = calls_matching(attributed, PINNED_MEMORY).astype(np.int64)
+    allocates = calls_matching(attributed, ALLOCATING)
+    failed = allocates & (results(attributed) == cuda_errors.OUT_OF_MEMORY)
+    if failed.any():
+        stack, node = attributed.attribution.stack, attributed.launch_node
+        order = order_by(stack, evidence.run.work.call_start)
+        issues = (calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING))[
+            order
+        ]
+        begins = issues | np.append(
+            True, (np.diff(stack[order]) != 0) | (np.diff(node[order]) != 0)
+        )
+        place = np.arange(len(order))
+        first, last = (
+            np.maximum.accumulate(np.where(is_one, place, NONE))
+            for is_one in (begins, failed[order])
+        )
+        result[order[(last >= first) & allocates[order]]] = RAN_OUT
+    return result
 
 
 def _compiling_next(evidence: Evidence) -> Ints:
@@ -545,7 +576,18 @@ def compiles(evidence: Evidence) -> Iterator[Finding]:
 
 def allocates(evidence: Evidence) -> Iterator[Finding]:
     """Yield allocations and releases of memory within iterations."""
-    yield from _findings(evidence, lambda groups, group: _allocates(evidence, groups, group))
+    yield from _findings(
+        evidence,
+        lambda groups, group: _allocates(evidence, groups, group) and groups.name[group] != RAN_OUT,
+    )
+
+
+def runs_out_of_memory(evidence: Evidence) -> Iterator[Finding]:
+    """Yield allocations within iterations that failed, and what was released and allocated for them."""
+    yield from _findings(
+        evidence,
+        lambda groups, group: _allocates(evidence, groups, group) and groups.name[group] == RAN_OUT,
+    )
 
 
 def waits_for_lock(evidence: Evidence) -> Iterator[Finding]:
@@ -671,6 +713,18 @@ RULES = (
         source=NSIGHT_BRIDGE,
         needs=("work", "calls", "graph"),
         find=allocates,
+    ),
+    Check(
+        name="memory-ran-out",
+        title="Memory runs out within iterations, and is released to try again",
+        when="allocations that fail for want of memory, and what is released and allocated behind them, are on the critical path of iterations",
+        text=TEXT,
+        remedy="make the batch smaller, keep less in memory (checkpointing, a lower precision), or lessen fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)",
+        estimate="the run without these calls",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "calls", "results", "graph"),
+        find=runs_out_of_memory,
+        remedy_elsewhere="keep less in memory, or allocate what is needed once, before the loop",
     ),
     Check(
         name="python-lock",

@@ -135,13 +135,17 @@ def _time_slices(work: Work) -> Iterator[Pairs]:
     rows = np.flatnonzero(kernels)
     rows = rows[order_by(gpu[rows], work.start[rows], work.rank[rows])]
     for first, last in pairwise(run_edges(gpu[rows]).tolist()):
-        before, after = rows[first : last - 1], rows[first + 1 : last]
-        changes = process[before] != process[after]
-        before, after = before[changes], after[changes]
-        holds = work.end[before] <= work.start[after]
-        if len(holds) and (~holds).mean() <= MAX_BROKEN:
-            near = holds & (work.start[after] - work.end[before] <= SWITCH_NS)
-            yield after[near], before[near]
+        here = rows[first:last]
+        place, changes = np.arange(len(here)), np.zeros(len(here), bool)
+        changes[1:] = process[here[1:]] != process[here[:-1]]
+        holds = work.end[here[:-1]][changes[1:]] <= work.start[here[1:]][changes[1:]]
+        if not len(holds) or (~holds).mean() > MAX_BROKEN:
+            continue
+        turn = np.maximum.accumulate(np.where(changes, place, 0))  # the first of its process since
+        after, before = here[turn > 0], here[turn[turn > 0] - 1]
+        wait = work.start[after] - work.end[before]
+        near = (wait >= 0) & (wait <= SWITCH_NS)
+        yield after[near], before[near]
 
 
 # -- Calls that wait for work

@@ -74,8 +74,11 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     "late-work": (10 * 200, 10 * 200),
     # Each step 1 + 2 until the first kernel, 1000 of it, 400 of copy, 10 until the call returns, 50 of rest, 600 of
     # writing, 1 to leave the op, 2 of launch, and 10 of the second kernel. A copy of 8 MB within the GPU takes 16. The
-    # host is far ahead then: the GPU works from 3 on.
-    "checkpoint": (6 * 2_076 - (3 + 6 * 1_026), 6 * 2_076 - (3 + 6 * 1_026)),
+    # host is far ahead then: the GPU works from 3 on. The last file is written before the run ends.
+    "checkpoint": (
+        6 * 2_076 - (3 + 5 * 1_026 + 1_016 + 10 + 650),
+        6 * 2_076 - (3 + 5 * 1_026 + 1_016 + 10 + 650),
+    ),
     # Of each step 3 pass until the first kernel, 800 until the last one ends, 1 until the wait ends and 1 to leave the op.
     # One handover in a step, of two GPUs, where eight leave each an eighth of its wait: 388, from its launch, six calls
     # of 2 after that of the first GPU, up to 400.

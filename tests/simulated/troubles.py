@@ -68,6 +68,7 @@ class Trouble:
 KINDS: dict[str, Kind] = {}
 # Kinds that let something other than the GPUs' own work bound the run.
 PACERS = ("time_slicing", "slow_host_op", "file_in_step", "sleep_in_step", "garbage_collection")
+WRITTEN_BYTES_PER_NS = 10  # into the page cache at most
 # Kinds that change the same part of a program: of each group a program has at most one.
 EXCLUSIVE: tuple[frozenset[str], ...] = (
     frozenset(("slow_loader", "small_prefetch", "loader_in_main")),
@@ -809,8 +810,8 @@ _register(
         fits=_is("training", "solver"),
         draw=lambda plan, chance: {
             "every": chance.choice((4, 5, 8)),
-            "bytes": chance.randrange(2, 65) << 20,
-            "write_ns": _log(chance, 0.5 * MS, 40 * MS),
+            "bytes": (size := chance.randrange(2, 65) << 20),
+            "write_ns": max(_log(chance, 0.5 * MS, 40 * MS), size / WRITTEN_BYTES_PER_NS),
         },
         inject=_fragment("checkpoint", beside=0),
         remedy=_fragment("checkpoint", beside=1),

@@ -317,9 +317,18 @@ def written_results(evidence: Evidence) -> Finding | None:
     ends = run.device.end[run.work.place[rows]]
     snapshot = size[rows] // SNAPSHOT_BYTES_PER_NS
 
+    # The run ends when the last one is written, whatever else is done meanwhile.
+    last = int(np.lexsort((begin, written))[-1])
+    behind = run.hosts + np.arange(begin[last] + 1, written[last] + 1)
+    length = int(run.graph.delay_of(behind).sum())
+    left = max(0, length - (run.last - int(run.host.time[written[last]])))
+    mask[calls] = calls == (launch[rows[last]] if left else NONE)
+    gone = np.setdiff1d(points, np.union1d(interventions.call_points(run, mask), behind))
+
     def change(draft: Draft) -> None:
-        draft.remove(points)
-        draft.cut(points)
+        draft.scale(behind, left / max(1, length))
+        draft.remove(gone)
+        draft.cut(gone)
         draft.limit(ends, snapshot)
 
     names = evidence.capture.system_calls["name"]

@@ -403,7 +403,7 @@ def _places(steps: Steps, table: pd.DataFrame) -> Ints:
 OPTIMIZER_STEP = re.compile(r"Optimizer\.step#[^,]*(?:,.*)?", re.DOTALL)
 MIN_OPTIMIZER_STEPS = 2  # a single one does not show where its iteration begins
 MOST_OPTIMIZERS = 16  # steps of optimizers in one iteration
-SAME_AGREEMENT = 0.02  # of the sections before the steps of optimizers
+SAME_AGREEMENT = 0.05  # of the sections before the steps of optimizers
 
 
 def with_optimizer_steps(steps: Steps, evidence: Evidence, op: Ints) -> Steps:
@@ -460,10 +460,11 @@ def _optimizers_in_turn(calls: Steps, evidence: Evidence, key: Key, ops: _Ops) -
     """Return how many steps of optimizers an iteration has: the shortest period of the work between them.
 
     What comes before an iteration, such as an evaluation, does not count: as much is compared as both
-    sections hold before their ends.
+    sections hold before their ends. Copies and memsets do not count either: values are logged now and then.
     """
     activities = evidence.capture.activities
-    rows = np.flatnonzero(is_of_process(activities, key))
+    works = frames.is_kind(activities, frames.KERNEL, frames.GRAPH)
+    rows = np.flatnonzero(is_of_process(activities, key) & works)
     rows = rows[order_by(evidence.issued[rows])]
     name, time = frames.codes(activities["name"])[rows] + 1, evidence.issued[rows]
     if not len(rows):

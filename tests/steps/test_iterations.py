@@ -112,6 +112,38 @@ def test_optimizers_in_turn_end_one_iteration(turns):
     assert steps.start.tolist() == [10, *steps.end[:-1].tolist()]
 
 
+def test_values_that_are_copied_now_and_then_make_no_longer_iterations():
+    """Three steps of ten have a copy more than their four kernels, in turn with the optimizer's."""
+    body = ["module:Net", "aten::mm", "aten::mm", "backward:Net", SGD]
+    names = [name for n in range(40) for name in ([*body[:4], *["aten::item"] * (n % 10 < 3), SGD])]
+    ranges = program(names).ranges
+    calls = [Call(0, PROCESS, MAIN, n + 1, 10 * n + 1, 10 * n + 3) for n in range(len(names))]
+    work = [
+        Activity(
+            0,
+            PROCESS,
+            n + 1,
+            10 * n + 4,
+            10 * n + 8,
+            "memcpy" if name == "aten::item" else "kernel",
+            name,
+        )
+        for n, name in enumerate(names)
+    ]
+    assert len(attributed(Program(ranges, calls, work, names)).iterations) == 40
+
+
+def test_two_kinds_of_steps_in_turn_are_of_one_iteration_only_if_they_differ_much():
+    for count, found in ((20, 10), (50, 20)):  # 20 or 50 ops in each, and one more in every second
+        turns = [
+            [f"op {n}" for n in range(count)] + ["aten::item"] * more + [SGD] for more in (0, 1)
+        ]
+        assert (
+            len(attributed(program([name for turn in turns for name in turn] * 10)).iterations)
+            == found
+        )
+
+
 def test_an_evaluation_now_and_then_makes_no_longer_iterations():
     rounds = [*ITERATION * 5, *["evaluate", "module:Net"] * 10]
     steps = attributed(program(rounds * 4)).iterations

@@ -77,6 +77,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         return None
     figures = {
         "kernels": len(places),
+        "call": str(evidence.capture.launches["name"].iloc[int(run.work.launch[places[0]])]),
         "mean_ns": mean,
         "path_ns": waited,
         "path_share": waited / run.span,
@@ -200,7 +201,7 @@ RULES = (
         name="launch-bound",
         title="Launch-bound: the run waits for launches of kernels",
         when=f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations, and kernels take {MOST_MEAN_NS / 1e3:.0f} us at most in the mean",
-        text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels take {mean_ns} each",
+        text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels, launched by {call}, take {mean_ns} each",
         remedy="launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
         estimate="the run with the kernels of each iteration as a CUDA graph, 1 us apart",
         source=NSIGHT_BRIDGE,

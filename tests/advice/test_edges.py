@@ -429,6 +429,14 @@ def test_loaders_that_wait_should_be_further_ahead(late, said):
     assert finding.saving_ns == 9 * (1_006 + late + 1_000 + 2 - 1_008) * US
 
 
+@pytest.mark.slow
+def test_what_recorded_loaders_do_is_loading_of_data(tmp_path):
+    """Also in ops whose name does not say so: of each batch but the first 3000 less the 1002 that a step takes."""
+    table = with_loader(3_000).load(tmp_path).by("idle")
+    assert "decode" in set(table["op"])
+    assert set(table["cause"][table["op"] == "decode"]) == {"data loading"}
+
+
 # -- Code that is loaded
 
 

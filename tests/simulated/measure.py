@@ -161,8 +161,9 @@ def _causes(one: Measured) -> list[bool]:
 
 
 def is_by_call(true: Cause, said: Cause, named: bool) -> bool:
-    """Return whether a wait for a loader or Python's lock was told by its call alone: less than is true, and not wrong."""
-    return named and said is Cause.OS and true in {Cause.LOADING, Cause.PYTHON_LOCK}
+    """Return whether loading or Python's lock was told by its call alone, or as code without a range: less than is true, and not wrong."""
+    is_call = said is Cause.OS and true in {Cause.LOADING, Cause.PYTHON_LOCK}
+    return named and (is_call or (said is Cause.HOST and true is Cause.LOADING))
 
 
 def is_wrong(true: Cause, said: Cause, named: bool) -> bool:
@@ -316,6 +317,8 @@ def compared(true: Sequence[Piece], said: Sequence[Piece]) -> Counter[tuple[Caus
 def _is_named(true: Piece, said: Piece) -> bool:
     """Return whether a cause has the true name; that of a call stands for what it waits for only if it is the true one."""
     has_both = bool(true.name and said.name)
+    if said.cause is Cause.HOST and true.cause is Cause.LOADING:
+        return not true.name  # no range tells what the code does
     if said.cause is Cause.OS is not true.cause:
         return has_both and said.name == true.name
     return not has_both or _op(said.name) == _op(true.name)

@@ -226,6 +226,8 @@ def test_idle_time_is_compared_piece_by_piece():
         (Piece(0, 9, Cause.LOADING, "poll"), Piece(0, 9, Cause.OS, "poll"), False),
         (Piece(0, 9, Cause.LOADING, "poll"), Piece(0, 9, Cause.OS, "read"), True),
         (Piece(0, 9, Cause.LOADING, ""), Piece(0, 9, Cause.OS, "poll"), True),
+        (Piece(0, 9, Cause.LOADING, ""), Piece(0, 9, Cause.HOST, ""), False),
+        (Piece(0, 9, Cause.LOADING, "decode"), Piece(0, 9, Cause.HOST, ""), True),
         (Piece(0, 9, Cause.PYTHON_LOCK, "futex"), Piece(0, 9, Cause.OS, "futex"), False),
         (Piece(0, 9, Cause.HOST, "poll"), Piece(0, 9, Cause.OS, "poll"), True),
         (Piece(0, 9, Cause.OP, "step#3"), Piece(0, 9, Cause.OP, "step"), False),

@@ -423,29 +423,12 @@ def _is_beside(evidence: Evidence, group: int) -> bool:
     points = evidence.shared(HostGroups.of).take(group)
     stacks = run.host.stack[points - run.hosts]
     time = run.graph.delay[points]
-    return bool(2 * time[np.isin(stacks, evidence.shared(_loader_threads))].sum() > time.sum())
-
-
-def _loader_threads(evidence: Evidence) -> Ints:
-    """Return the stacks of the threads that end waits of ops that load data."""
-    result: Ints = np.unique(evidence.run.host.stack[_released(evidence)[1] - evidence.run.hosts])
-    return result
-
-
-def _released(evidence: Evidence) -> tuple[Ints, Ints]:
-    """Return the points at which waits of ops that load data end, and those of other threads that end them."""
-    run, attributed = evidence.run, evidence.attributed
-    waits = np.flatnonzero(run.host.system != NONE)
-    by = run.graph.cross[run.hosts + waits]
-    waits, by = waits[by >= run.hosts], by[by >= run.hosts]
-    op = np.append(attributed.node_op, NONE)[run.host.node[waits]]
-    loads = is_data_loading(attributed)[op] & (op != NONE)
-    return run.hosts + waits[loads], by[loads]
+    return bool(2 * time[np.isin(stacks, run.loaders)].sum() > time.sum())
 
 
 def _first_batch(evidence: Evidence) -> int:
     """Return when the first wait for a loader that was recorded ended."""
-    times = evidence.run.graph.time[_released(evidence)[0]]
+    times = evidence.run.graph.time[evidence.run.data_waits]
     return int(times.min()) if len(times) else 0
 
 
@@ -515,9 +498,7 @@ def _of_loaders(
     figures = {"path_ns": path_ns, "path_share": path_ns / max(1, run.span)}
     changes = [one.change for one in loaders if one.change is not None]
     limits = [one.limit for one in (*waits, *loaders) if one.limit is not None]
-    points = run.hosts + np.flatnonzero(
-        np.isin(run.host.stack, evidence.shared(_loader_threads)) & run.host.chained
-    )
+    points = run.hosts + np.flatnonzero(np.isin(run.host.stack, run.loaders) & run.host.chained)
     kind = run.kind_of(points)
     waiting = points[(kind == KIND[SYSTEM]) & _in_wait(evidence, points)]
     here = (waiting - run.hosts, points - run.hosts)

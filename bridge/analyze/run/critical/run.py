@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.core.kinds import is_communication
+from bridge.analyze.core.kinds import is_communication, is_data_loading
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import NEVER, Graph
@@ -201,6 +201,22 @@ class Run:
         cross = self.graph.cross.copy()
         cross[self.releases.locked] = self.releases.unlocked
         return Graph(self.graph.time, self.graph.chained, cross)
+
+    @cached_property
+    def data_waits(self) -> Ints:
+        """The points at which waits of ops that load data end, which another thread ended."""
+        waits = np.flatnonzero((self.host.system != NONE) & (self.host.node != NONE))
+        waits = waits[self.graph.cross[self.hosts + waits] >= self.hosts]
+        op = self.work.attributed.node_op[self.host.node[waits]]
+        result: Ints = self.hosts + waits[is_data_loading(self.work.attributed)[op] & (op != NONE)]
+        return result
+
+    @cached_property
+    def loaders(self) -> Ints:
+        """The stacks of the threads that end `data_waits` and issue no work."""
+        ended_by = self.graph.cross[self.data_waits] - self.hosts
+        issuing = self.work.attributed.attribution.stack[self.work.issues]
+        return np.setdiff1d(self.host.stack[ended_by], issuing)
 
     @property
     def host_delay(self) -> Ints:

@@ -363,6 +363,22 @@ def test_it_is_what_matters_most_with_half_of_the_work_of_a_busy_gpu(story, main
     assert said(story, "kernel-hotspot").is_named == main
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("pauses", "repeated"), [((1, 3, 5), 3), ((3, 5), 1), ((1, 3), 2)])
+def test_a_pause_behind_the_last_iteration_is_one_of_those_within(pauses, repeated, said):
+    """If two of those are as long: else it is what happens once."""
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            story.wait()
+        if number in pauses:
+            story.rest(5_000)
+    story.wait()
+    finding = said(story, "host-bound")
+    assert finding.figures["host_ns"] // (5_000 * US) == repeated
+
+
 # -- Loaders that were recorded
 
 

@@ -32,6 +32,7 @@ from bridge.analyze.run.causes.operating_system import meetings
 from bridge.analyze.run.critical.releases import SERVING, WAITING
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
+from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.knowledge import cuda_errors
@@ -49,6 +50,7 @@ MIN_REPEATED, ALIKE = (
     3,
     2,
 )  # so often within iterations, and at most so much longer outside: what is repeated
+MIN_PAUSES = 2  # of code within iterations that are as long as one behind them
 ALLOCATING = re.compile(
     r"cu(?:da)?(?:Mem)?(?:Alloc|Free|Malloc|HostAlloc|FreeHost|MallocHost|AllocHost|HostRegister|HostUnregister)\w*"
 )
@@ -263,7 +265,22 @@ def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
         & (count >= MIN_REPEATED)[group]
         & (delay <= ALIKE * largest[group])
     )
-    result: Flags = once & ~is_same
+    result: Flags = once & ~is_same & ~_goes_on(evidence, points, (by == CODE) & once, by == CODE)
+    return result
+
+
+def _goes_on(evidence: Evidence, points: Ints, once: Flags, code: Flags) -> Flags:
+    """Return whether code begins as the last iteration ends, and lasts as long as some within iterations, such as garbage collection."""
+    delay = evidence.run.graph.delay[points]
+    begins = evidence.run.graph.time[points] - delay
+    parts = Parts.of_run(evidence.attributed)
+    ends = np.array([end for _, end in parts.iterations] if parts is not None else [], np.int64)
+    rows = np.flatnonzero(once & np.isin(begins, ends))
+    inside = np.sort(delay[code & evidence.in_iterations(points)])
+    shortest, longest = delay[rows] // ALIKE, delay[rows] * ALIKE
+    alike = np.searchsorted(inside, longest, side="right") - np.searchsorted(inside, shortest)
+    result = np.zeros(len(points), bool)
+    result[rows[alike >= MIN_PAUSES]] = True
     return result
 
 

@@ -85,7 +85,7 @@ def shared(found: Found, trouble: TroubleTruth, ordinary: Ordinary) -> int:
     is_elsewhere = bool(ops and names & ordinary.ops and not names & ops)
     is_paid_alike = found.once == about.once
     common = len(names & calls) if is_paid_alike and not is_elsewhere else 0
-    return 2 * telling + common + 2 * _by_word(found, about, ordinary)
+    return 2 * telling + common + 4 * _by_word(found, about, ordinary)
 
 
 def _by_word(found: Found, about: About, ordinary: Ordinary) -> bool:

@@ -43,6 +43,7 @@ GOALS = {
     "savings": 0.90,
     "all savings": 0.90,
     "first": 0.95,
+    "all first": 0.95,
     "found": 0.95,
     "healthy": 0.98,
     "excess": 1.0,
@@ -54,6 +55,7 @@ FLOORS = {
     "savings": 0.72,
     "all savings": 0.7,
     "first": 0.88,
+    "all first": 0.85,
     "found": 0.95,
     "healthy": 0.96,
     "excess": 0.7,
@@ -134,15 +136,28 @@ def _all_savings(one: Measured) -> list[bool]:
 
 
 def _savings(one: Measured) -> list[bool]:
-    estimable = tuple(trouble for trouble in one.troubles if trouble.name not in LIMITED)
-    return _all_savings(replace(one, troubles=estimable))
+    return _all_savings(_estimable(one))
+
+
+def _estimable(one: Measured) -> Measured:
+    """Return a program without the troubles that have no estimate, by which findings are in order."""
+    return replace(one, troubles=tuple(t for t in one.troubles if t.name not in LIMITED))
 
 
 def _first(one: Measured) -> list[bool]:
-    if one.best_ns < WORTH * one.length_ns:
+    return _is_first(one, _estimable(one).best_ns)
+
+
+def _all_first(one: Measured) -> list[bool]:
+    return _is_first(one, one.best_ns)
+
+
+def _is_first(one: Measured, best_ns: int) -> list[bool]:
+    """Return whether the first finding is about what saves so much; nothing if that is little."""
+    if best_ns < WORTH * one.length_ns:
         return []
     known = (*one.real, *one.habits)
-    best = {t.name for t in known if t.saving_ns >= AS_GOOD * one.best_ns}
+    best = {t.name for t in known if t.saving_ns >= AS_GOOD * best_ns}
     return [bool(one.about and one.about[0] & best)]
 
 
@@ -174,7 +189,7 @@ def is_wrong(true: Cause, said: Cause, named: bool) -> bool:
 
 
 # In what a program of whole evidence may fail, and one of less.
-BINDING = tuple(name for name in GOALS if name not in {"all savings", "excess"})
+BINDING = tuple(name for name in GOALS if name not in {"all savings", "all first", "excess"})
 BINDING_DEGRADED = ("length", "states", "excess")
 RESPECTS: dict[str, Callable[[Measured], list[bool]]] = {
     "length": lambda one: [one.is_length],
@@ -183,6 +198,7 @@ RESPECTS: dict[str, Callable[[Measured], list[bool]]] = {
     "savings": _savings,
     "all savings": _all_savings,
     "first": _first,
+    "all first": _all_first,
     "found": _found,
     "healthy": _healthy,
     "excess": lambda one: [not any(map(one.is_excess, range(len(one.findings))))],

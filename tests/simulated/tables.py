@@ -42,6 +42,7 @@ TEXTS = {
     "savings": f"a saving of {WORTH:.0%} or more is estimated to {OF_RUN:.1%} of the run or {OF_SAVING:.0%} of it",
     "all savings": "the same, with slow kernels, which have a limit and no estimate",
     "first": f"the first finding is the trouble that costs most, or {AS_GOOD:.0%} of that",
+    "all first": "the same, with slow kernels",
     "found": f"a trouble that costs {LARGE:.0%} or more is found",
     "healthy": f"a healthy program has no estimate above {FALSE_ALARM:.0%}",
     "excess": "no estimate is too high",
@@ -281,7 +282,7 @@ def evidence(those: Sequence[Measured]) -> list[str]:
     by_evidence: dict[str, list[Measured]] = defaultdict(list)
     for one in those:
         by_evidence[one.evidence].append(one)
-    respects = [name for name in RESPECTS if name not in {"causes", "all savings"}]
+    respects = [name for name in RESPECTS if name not in {"causes", "all savings", "all first"}]
     rows = []
     for name, some in by_evidence.items():
         held = [cases(respect, some) for respect in respects]

@@ -156,6 +156,10 @@ def test_a_kind_without_an_estimate_counts_among_all_alone():
     assert truth.troubles[1].name == "slow_kernel"
     one = judged(truth, perfect(truth))
     assert (len(cases("savings", [one])), len(cases("all savings", [one]))) == (1, 2)
+    truth = with_savings(truth_of(TWO), 0.1, 0.2)  # the other one comes first
+    said = perfect(with_savings(truth_of(TWO), 0.2, 0.1))
+    assert cases("first", [judged(truth, said)]) == [True]
+    assert cases("all first", [judged(truth, said)]) == [False]
 
 
 def test_a_large_trouble_is_to_be_found():

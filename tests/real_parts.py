@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -124,6 +124,11 @@ def sampled(paths: Iterable[Path]) -> list[Path]:
         for path in sorted(paths)
         if NIGHT or named(path) in SAMPLE or CORPUS not in path.parents
     ]
+
+
+def few(values: Sequence[Any], count: int) -> Sequence[Any]:
+    """Return so many of some values, evenly apart: what is tried on changes, but at night all."""
+    return values if NIGHT else values[:: -(-len(values) // count)]
 
 
 EMPTY = ("failed-export", "no-kernels-osrt")  # files that hold no profile

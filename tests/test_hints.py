@@ -11,7 +11,7 @@ import made_reports
 import pytest
 from command import assert_refused, bridge, done
 from read_once import reading_once
-from real_parts import NIGHT, corpus_reports, skip_what_holds_no_profile
+from real_parts import NIGHT, corpus_reports, few, skip_what_holds_no_profile
 
 from bridge.render.wrapping import COMMAND, wrap
 
@@ -68,7 +68,7 @@ def commands_on(*report: str) -> list[list[str]]:
 # -- on files
 
 
-@pytest.mark.parametrize("path", corpus_reports(names=() if NIGHT else FILES))
+@pytest.mark.parametrize("path", corpus_reports(names=() if NIGHT else few(FILES, 3)))
 def test_hints_on_a_real_report_read_it(path, folder):
     (folder / "newer.sqlite").symlink_to(made_reports.small(folder / "small.sqlite"))
     done("import", "newer.sqlite", "-q")  # what a hint without a name would read

@@ -11,6 +11,7 @@ import time
 
 import made_reports
 import pytest
+from real_parts import few
 
 pytestmark = pytest.mark.slow
 
@@ -203,12 +204,14 @@ def evil(demo, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["report"], ["report", "--format", "csv"], ["report", "--format", "json"], ["flame"],
-        ["report", "--format", "md"], ["advise"], ["advise", "--format", "json"], ["summary"],
-        ["report", "--by", "kernel", "--kernel-names", "demangled", "--format", "csv"],
-        ["why", "#3"], ["doctor"],
-    ],
+    few(
+        [
+            ["report"], ["report", "--format", "csv"], ["summary"], ["report", "--format", "json"], ["flame"],
+            ["report", "--format", "md"], ["advise"], ["why", "#3"], ["advise", "--format", "json"],
+            ["report", "--by", "kernel", "--kernel-names", "demangled", "--format", "csv"], ["doctor"],
+        ],
+        6,
+    ),
 )  # fmt: skip
 def test_no_name_acts_on_a_terminal(words, evil):
     shown = in_terminal("-m", "bridge", words[0], str(evil), *words[1:])

@@ -22,7 +22,7 @@ from command import bridge as run_bridge
 from command import done
 from mcp_server.answers import asked
 from read_once import reading_once
-from real_parts import corpus_reports, skip_what_holds_no_profile
+from real_parts import corpus_reports, few, skip_what_holds_no_profile
 from windowed.equal import both
 from witness.account import IDLE
 from witness.account import run as run_of
@@ -430,7 +430,7 @@ def test_all_outputs_of_a_profile_say_the_same(path, tmp_path, monkeypatch):
         check(one)
 
 
-@pytest.mark.parametrize("path", corpus_reports("nsys/*.sqlite"))
+@pytest.mark.parametrize("path", few(corpus_reports("nsys/*.sqlite"), 2))
 def test_all_outputs_of_a_part_say_the_same(path, tmp_path, monkeypatch):
     """The middle third of the time, the second iteration, and the ranges of the op with most calls."""
     monkeypatch.chdir(tmp_path)

@@ -100,7 +100,7 @@ COMMANDS = {  # each takes a part of the time of all
     ),
     False: ("trace {} -o t.pftrace", "html {} -o p.html", "flame {} -o stacks.txt"),
 }
-DEPTH, SECONDS, MEGABYTES = (100_000, 20, 900) if NIGHT else (20_000, 8, 500)
+DEPTH, SECONDS, MEGABYTES = (100_000, 20, 900) if NIGHT else (10_000, 8, 500)
 # The peak of its memory is that of the process itself: what the system accounts to a child begins with its parent's.
 CHILD = """
 import atexit, re, sys

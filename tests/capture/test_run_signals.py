@@ -13,6 +13,7 @@ from pathlib import Path
 
 import launched
 import pytest
+from real_parts import few
 from test_run_under_nsys import environ
 
 from bridge.capture import plan
@@ -74,7 +75,7 @@ def sent(folder: Path, number: int, caught: str) -> tuple[int, str, str]:
     return run.returncode, "".join(lines) + out, err
 
 
-@pytest.mark.parametrize("number", launched.CAUGHT_ONES)
+@pytest.mark.parametrize("number", few(launched.CAUGHT_ONES, 2))
 def test_a_program_that_catches_a_signal_leaves_as_it_likes(nsys, folder, number):
     status, out, err = sent(folder, number, "caught")
     assert status == launched.CAUGHT + number, err
@@ -84,7 +85,7 @@ def test_a_program_that_catches_a_signal_leaves_as_it_likes(nsys, folder, number
     assert (folder / "report1.nsys-rep").exists()
 
 
-@pytest.mark.parametrize("number", launched.CAUGHT_ONES)
+@pytest.mark.parametrize("number", few(launched.CAUGHT_ONES, 2))
 def test_a_program_that_does_not_is_ended_and_reported(nsys, folder, number):
     status, _, err = sent(folder, number, "no")
     assert status == 128 + number, err

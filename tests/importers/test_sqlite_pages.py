@@ -332,7 +332,7 @@ def test_damaged_files_give_the_same_answer_or_the_same_error(size: int, tmp_pat
     drawn = random.Random(size)
     path = tmp_path / "damaged.sqlite"
     read = 0
-    for _ in range(20_000 if NIGHT else 600):
+    for _ in range(20_000 if NIGHT else 200):
         data = bytearray(whole)
         for _ in range(drawn.choice([1, 1, 1, 2, 8])):
             place = drawn.randrange(100, len(data))

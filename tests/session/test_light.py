@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from real_parts import few
 
 import bridge
 
@@ -93,7 +94,7 @@ TORCH_USES = [
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-@pytest.mark.parametrize("use", TORCH_USES)
+@pytest.mark.parametrize("use", few(TORCH_USES, 2))
 def test_pytorch_is_annotated_with_itself_alone(use: str, tmp_path: Path) -> None:
     first = "import torch, torch._dynamo"  # PyTorch loads the latter at its first dispatch mode
     assert loaded(TORCH.format(use=use), tmp_path, first=first) <= {"torch"}

@@ -350,8 +350,9 @@ class AttributedCapture:
             marked = with_optimizer_steps(marked, self._evidence, self.op)
         return loops_of(self._evidence, marked, by_work=is_timeline)
 
-    @cached_property
+    @property
     def _evidence(self) -> Evidence:
+        """What steps and loops are found in; it is not kept, as little else needs it."""
         attribution = self.attribution
         return Evidence.of(self.capture, attribution.nesting, attribution.launch, self.duration)
 

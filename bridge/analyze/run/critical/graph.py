@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bridge.join.arrays import NONE, Flags, Ints, Rows
+from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
 
 NEVER = np.iinfo(np.int64).min  # before all times
 
@@ -56,10 +56,13 @@ class Graph:
 
     def delay_of(self, points: Ints) -> Ints:
         """Return the `delay` of some points, without that of the others."""
-        by_cross = self.by_cross[points]
-        before = points - (by_cross | self.chained[points])
-        before[by_cross] = self.cross[points[by_cross]]
-        result: Ints = self.time[points] - self.time[before]
+        result = np.empty(len(points), np.int64)
+        for first in range(0, len(points), BLOCK):
+            here = points[first : first + BLOCK]
+            by_cross = self.by_cross[here]
+            before = here - (by_cross | self.chained[here])
+            before[by_cross] = self.cross[here[by_cross]]
+            np.subtract(self.time[here], self.time[before], out=result[first : first + BLOCK])
         return result
 
     @cached_property
@@ -79,7 +82,7 @@ class Graph:
         """Return the points from ``last`` back to a root, each the latest predecessor of the one before."""
         return self.walks(np.array([last]), np.array([NEVER]))[1]
 
-    def walks(self, last: Ints, since: Ints) -> tuple[Ints, Ints]:
+    def walks(self, last: Ints, since: Ints) -> tuple[Rows, Ints]:
         """Return the points from each of ``last`` back to a time, each the latest predecessor of the one before.
 
         They are pairs of a position in ``last`` and a point later than the time ``since`` of that position.
@@ -87,19 +90,22 @@ class Graph:
         heads, following, time = self._heads
         rows = np.flatnonzero(self.time[last] > since)
         visited = (np.searchsorted(heads, last[rows], side="right") - 1)[:, np.newaxis]
-        parts: list[tuple[Ints, Ints]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        parts: list[tuple[Rows, Ints]] = []
         while len(rows):  # the known part of each walk doubles
             ends = time[visited[:, -1]] <= since[rows]
             parts.append(self._visited(heads, last, since, rows[ends], visited[ends]))
             rows, visited = rows[~ends], visited[~ends]
             visited = np.hstack((visited, following[visited]))
             following = following[following]
-        row, point = (np.concatenate(column) for column in zip(*parts, strict=True))
+        if len(parts) == 1:  # of many points: not copied
+            return parts[0]
+        nothing = np.empty(0, np.int32), np.empty(0, np.int64)
+        row, point = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
         return row, point
 
     def _visited(
         self, heads: Ints, last: Ints, since: Ints, rows: Ints, visited: Ints
-    ) -> tuple[Ints, Ints]:
+    ) -> tuple[Rows, Ints]:
         """Return the points of walks over some heads, given by a line of their numbers for each of ``rows``."""
         entry = np.empty_like(visited)  # the point of each head's chain that the walk comes to
         entry[:, 0] = last[rows]
@@ -110,8 +116,9 @@ class Graph:
         row, entry = np.repeat(rows, is_part.sum(axis=1)), entry[is_part]
         first = self._first_after(since[row], heads[visited[is_part]], entry)
         size = entry - first + 1
-        shift = np.repeat(np.cumsum(size) - size, size)
-        return np.repeat(row, size), np.repeat(entry, size) - (np.arange(size.sum()) - shift)
+        point = np.repeat(entry + np.cumsum(size) - size, size)
+        point -= np.arange(len(point), dtype=np.int32)
+        return np.repeat(row.astype(np.int32), size), point
 
     def _first_after(self, since: Ints, first: Ints, last: Ints) -> Ints:
         """Return the first point later than a time among those from ``first`` to ``last``, of which the last is."""

@@ -129,7 +129,9 @@ class Retiming:
         """Return when the run of a draft ends."""
         if self._keeps_end(draft):
             return int(self.graph.time[self.points[self.ends]].max())
-        return int(self.times(draft)[self.ends].max())
+        chains = self._chains(draft)
+        del draft  # as large as the graph, and not needed while times are computed
+        return int(chains.times(self._by_cross)[self.ends].max())
 
     def _keeps_end(self, draft: Draft) -> bool:
         """Return whether a draft only makes delays shorter, and none on the recorded path to the end."""
@@ -156,7 +158,7 @@ class Retiming:
 
     def retimed(self, draft: Draft) -> tuple[Graph, int]:
         """Return the graph with the times of all points in the run of a draft, and the point that ends it."""
-        kept, passed = self.times(draft), np.cumsum(draft.delay)
+        kept, passed = self._chains(draft).times(self._by_cross), np.cumsum(draft.delay)
         size = np.diff(self.points, append=len(passed))  # a kept point, and those left out after it
         is_kept = np.zeros(len(passed), bool)
         is_kept[self.points] = True
@@ -167,8 +169,8 @@ class Retiming:
         )
         return graph, int(self.points[self.ends[np.argmax(kept[self.ends])]])
 
-    def times(self, draft: Draft) -> Ints:
-        """Return the time of each kept point in the run of a draft."""
+    def _chains(self, draft: Draft) -> _Chains:
+        """Return the kept points as they are in a draft."""
         points, cross = self.points, self.cross
         if draft.relinked:
             linked = draft.cross[points]
@@ -180,44 +182,39 @@ class Retiming:
             cross = cross.copy()
             cross[rows] = np.where(linked == NONE, NONE, number)
         begins = np.flatnonzero(~self.chained & (cross == NONE))
-        chains = _Chains(
-            points=points,
-            delay=draft.delay,
-            total=np.cumsum(draft.delay)[points],
+        before = np.append(0, points[:-1] + 1)  # the first of the points that lead to each kept one
+        joins = np.flatnonzero(cross != NONE)
+        return _Chains(
+            total=np.cumsum(np.add.reduceat(draft.delay[: points[-1] + 1], before)),
             chained=self.chained,
             cross=cross,
+            joins=joins,
+            delay=draft.delay[points[joins]],
             begins=begins,
             first=self.graph.time[points[begins]],
         )
-        return chains.times(self._by_cross)
 
 
 @dataclass(frozen=True)
 class _Chains:
-    """Some ``points`` of a graph, and the ``total`` of the delays up to each as if the graph were one chain.
+    """Some points of a graph, and the ``total`` of the delays up to each as if the graph were one chain.
 
-    Totals are compared only within chains. ``delay`` is that before each point of the graph.
-    ``begins`` are the points without a predecessor, and ``first`` the time of each.
+    Totals are compared only within chains. ``joins`` are the points with a predecessor on another chain, and ``delay``
+    the delay before each. ``begins`` are the points without a predecessor, and ``first`` the time of each.
     """
 
-    points: Ints
-    delay: Ints
     total: Ints
     chained: Flags
     cross: Rows
+    joins: Ints
+    delay: Ints
     begins: Ints
     first: Ints
 
     @cached_property
-    def joins(self) -> Ints:
-        """The points with a predecessor on another chain."""
-        return np.flatnonzero(self.cross != NONE)
-
-    @cached_property
     def join_offset(self) -> Ints:
         """The delay before each join, less its total."""
-        joins = self.joins
-        result: Ints = self.delay[self.points[joins]] - self.total[joins]
+        result: Ints = self.delay - self.total[self.joins]
         return result
 
     def times(self, by_cross: Flags) -> Ints:
@@ -254,8 +251,8 @@ class _Chains:
         )  # the head that each point follows
         cross = self.cross[heads]
         is_root = cross == NONE
-        since = self.total[cross] - self.total[heads[run[cross]]]
-        start = self.delay[self.points[heads]] + since
+        start = self.total[cross] - self.total[heads[run[cross]]]
+        start[~is_root] += self.delay[by_cross[self.joins] | ~self.chained[self.joins]]
         start[is_root] = self.first
         above = sums_above(np.where(is_root, NONE, run[cross]), start)
         time: Ints = np.repeat(above - self.total[heads], size)
@@ -271,7 +268,10 @@ class _Chains:
         first = np.searchsorted(self.cross[following], np.arange(len(self.cross) + 1)).tolist()
         following, chained = following.tolist(), [*self.chained.tolist(), False]
         missing = (self.chained.astype(np.int64) + (self.cross != NONE)).tolist()
-        passed, delay = np.diff(self.total, prepend=0).tolist(), self.delay[self.points].tolist()
+        passed, delay = (
+            np.diff(self.total, prepend=0).tolist(),
+            dict(zip(self.joins.tolist(), self.delay.tolist(), strict=True)),
+        )
         begun = np.full(len(self.cross), NEVER)
         begun[self.begins] = self.first
         time, ready = begun.tolist(), self.begins.tolist()

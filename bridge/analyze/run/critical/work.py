@@ -172,19 +172,24 @@ class Work:
     def _processes(self) -> tuple[Ints, tuple[Ints, ...]]:
         """The code of the process of each stack, and report and process of each code."""
         attribution, capture = self.attributed.attribution, self.attributed.capture
-        nesting = attribution.nesting
-        columns = tuple(
-            np.concatenate(
-                (frames.ints(capture.ranges, c)[nesting.range], frames.ints(capture.launches, c))
+        nesting, calls = attribution.nesting, np.arange(len(attribution.stack))
+        size = max(int(s.max(initial=NONE)) for s in (nesting.stack, attribution.stack)) + 1
+        report, process = np.full((2, size), NONE)
+        for stack, table, rows in (
+            (nesting.stack, capture.ranges, nesting.range),
+            (attribution.stack, capture.launches, calls),
+        ):
+            one_of = np.full(size, NONE)
+            one_of[stack] = rows
+            known = np.flatnonzero(one_of != NONE)
+            report[known], process[known] = (
+                frames.ints(table, c)[one_of[known]] for c in ("report", "process")
             )
-            for c in ("report", "process")
-        )
-        (code,) = key_codes(columns)
-        stacks = np.concatenate((nesting.stack, attribution.stack))
-        result = np.full(int(stacks.max(initial=0)) + 1, NONE)
-        result[stacks] = code
-        _, first = np.unique(code, return_index=True)
-        return result, tuple(column[first] for column in columns)
+        known = np.flatnonzero(report != NONE)
+        result = np.full(size, NONE)
+        (result[known],) = key_codes((report[known], process[known]))
+        _, first = np.unique(result[known], return_index=True)
+        return result, (report[known][first], process[known][first])
 
     @cached_property
     def gpu(self) -> Ints:

@@ -202,12 +202,13 @@ def claiming(first: int, last: int) -> Callable[[Story, int], None]:
 
 
 def out_of_memory(story: Story, _number: int) -> None:
-    """Fail to allocate, release what is cached behind a wait, and try again; what another op allocates is no part of it."""
+    """Fail to allocate, release what is cached behind a wait, and try again; other memory is no part of it."""
     with story.op("aten::empty"):
         story.call("cudaMalloc_v3020", 50, result=2)
         story.call("cudaDeviceSynchronize_v3020", 5)
         story.call("cudaFree_v3020", 300)
         story.call("cudaMalloc_v3020", 100)
+        story.call("cudaHostAlloc_v3020", 60)
     with story.op("allocate"):
         story.call("cudaMalloc_v3020", 70)
 

@@ -777,11 +777,11 @@ _register(
     Kind(
         "pipeline_bubble",
         "A pipeline of GPUs runs few micro-batches: its stages wait for one another.",
-        "Eight micro-batches.",
+        "Four micro-batches per stage, as GPipe's authors advise.",
         fits=_is("pipeline"),
         draw=lambda plan, chance: {"batches": chance.choice((1, 2))},
         inject=_batches,
-        remedy=_nothing,
+        remedy=lambda plan, _numbers: _batches(plan, {"batches": 4 * plan.stages}),
         about=lambda plan: About(calls=(NAMES["memcpy_peer"],)),
     )
 )

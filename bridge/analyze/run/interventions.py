@@ -6,6 +6,8 @@ Each function returns a `Change`, which edits a draft of the graph of a run (`br
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -248,8 +250,45 @@ def hidden(run: Run, activities: Flags) -> Change:
     return change
 
 
+def beside(run: Run, copies: Flags, change: Change) -> Change:
+    """Add to a change that some copies run in a stream of their own, one after the other, as soon as they are issued.
+
+    Of each is left what the work behind it would still wait for.
+    """
+    places = work_places(run, copies & (run.work.attributed.attribution.launch != NONE))
+    places = places[run.host.launch[run.work.launch[places]] != NONE]
+    starts, ends = run.device.start[places], run.device.end[places]
+    length = (run.work.end - run.work.start)[places]
+
+    def apart(draft: Draft) -> None:
+        change(draft)
+        draft.remove(starts)
+        draft.remove(ends)
+
+    @cache
+    def left() -> Ints:
+        time = run.retimed(apart)[0].graph.time
+        issued = time[run.hosts + run.host.launch[run.work.launch[places]]] + run.usual_latency
+        gpu = run.gpu_of_place[places]
+        order = order_by(gpu, issued)
+        done = np.empty(len(order), np.int64)
+        for first, last in pairwise(run_edges(gpu[order]).tolist()):  # one iteration per GPU
+            rows = order[first:last]
+            passed = np.cumsum(length[rows])
+            done[rows] = np.maximum.accumulate(issued[rows] + length[rows] - passed) + passed
+        waited: Ints = np.clip(done - time[starts], 0, length)
+        return waited
+
+    def in_own_stream(draft: Draft) -> None:
+        apart(draft)
+        draft.set(ends, left())
+
+    return in_own_stream
+
+
 __all__ = [
     "as_graph",
+    "beside",
     "call_points",
     "code_between",
     "faster_code",

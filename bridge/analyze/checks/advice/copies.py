@@ -406,13 +406,12 @@ def blocking_copies(evidence: Evidence) -> Finding | None:
     points = interventions.call_points(run, mask)
     selected = np.zeros(len(evidence.time), bool)
     selected[rows] = True
-    hide = interventions.hidden(run, selected)
 
-    def change(draft: Draft) -> None:
+    def asynchronous(draft: Draft) -> None:
         draft.cut(points)
         draft.limit(points, CALL_NS)
-        hide(draft)
 
+    change = interventions.beside(run, selected, asynchronous)
     total = evidence.max_over_threads(
         evidence.attributed.attribution.stack[both], evidence.call_time[both]
     )

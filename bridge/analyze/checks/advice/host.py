@@ -160,12 +160,13 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
 def _memory(evidence: Evidence) -> Ints:
     """Return what each API call would allocate or release, a place in `MEMORY_NAMES`.
 
-    Memory ran out for an allocation that failed, and for what its thread allocates and releases behind it in the same op
-    until it launches or copies something.
+    Memory of the device ran out for an allocation that failed, and for what its thread allocates and releases there
+    behind it, in the same op and until it launches or copies something.
     """
     attributed = evidence.attributed
-    result = calls_matching(attributed, PINNED_MEMORY).astype(np.int64)
-    allocates = calls_matching(attributed, ALLOCATING)
+    pinned = calls_matching(attributed, PINNED_MEMORY)
+    result = pinned.astype(np.int64)
+    allocates = calls_matching(attributed, ALLOCATING) & ~pinned
     failed = allocates & (results(attributed) == cuda_errors.OUT_OF_MEMORY)
     if failed.any():
         stack, node = attributed.attribution.stack, attributed.launch_node

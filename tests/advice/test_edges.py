@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
+from made_reports import process
 
 from advice.rules import WORKERS, checkpoint, handed_on, in_steps, locked
 from advice.story import TO_HOST, US, Story
 from bridge.analyze.checks.advice import Finding
+from bridge.analyze.run import interventions
+from bridge.analyze.run.critical.run import Run
 from bridge.report import Report
 
 
@@ -379,10 +383,101 @@ def test_a_pause_behind_the_last_iteration_is_one_of_those_within(pauses, repeat
     assert finding.figures["host_ns"] // (5_000 * US) == repeated
 
 
+@pytest.mark.slow
+def test_pauses_of_another_thread_say_nothing_of_what_happens_behind_iterations(said):
+    story = Story()
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            story.wait()
+    story.rest(5_000)
+    story.call("cudaGetDevice_v3020")
+    with story.beside(2, 100):
+        for _ in range(3):
+            with story.op("log metrics"):
+                story.rest(5)
+            story.rest(3_000)
+    assert said(story, "host-bound") is None
+
+
+# -- Files of several threads
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("early", [0, 2, 5])
+def test_the_last_file_of_each_thread_is_written_before_the_run_ends(early, said):
+    """Six steps that each write for 5000 behind a copy, and a second thread that writes once, for 600."""
+    story = Story()
+
+    def save(us: int) -> None:
+        with story.op("save"):
+            held = story.done + 410 - story.now
+            story.copy(400, way=TO_HOST, size=8_000_000, api="cudaMemcpy_v3020", held=held)
+            story.system("write", us)
+
+    for number in range(6):
+        with story.op(f"step {number}"):
+            story.kernel(us=1_000)
+            save(5_000)
+            if number == early:
+                with story.beside(2, story.now):
+                    story.kernel("side", us=10)
+                    save(600)
+                    story.kernel("side", us=10)
+            story.kernel("check", us=10)
+        story.now = max(story.now, story.done)
+    finding = said(story, "checkpoint")
+    assert finding.figures["memcpys"] == 7
+    # The five other files and copies go, and about all of the second thread's; the last file of 5000 stays.
+    assert 5 * 5_000 * US < finding.saving_ns < (5 * 5_410 + 2_000) * US
+
+
+# -- A GPU that two processes share
+
+
+def shared_by_two(*, event: bool) -> Story:
+    """Rounds of 300: a kernel of another process for 50, then one of 40 and in another stream one of 205.
+
+    With ``event`` the latter waits for the one of 40; else it begins as late by chance.
+    """
+    story = Story()
+    story.tables["processes"].append({"process": process(200), "name": story.string("other")})
+
+    def kernel(name: str, start: int, us: int, stream: int, launched: int) -> None:
+        story.now, story.done = launched, start
+        story.kernel(name, us=us, stream=stream)
+
+    for pid in (200, 100):
+        story.pid = pid
+        for n in range(20):
+            at, launched = 1_000 + 300 * n, 20 * n
+            if pid == 200:
+                kernel("other", at, 50, 7, launched)
+                continue
+            kernel("first", at + 50, 40, 7, launched)
+            if event:
+                story.event_wait(8, 10 + n, 7)
+            kernel("second", at + 90, 205, 8, launched + 10)
+        story.now, story.done = 500, 7_000
+        story.call("cudaDeviceSynchronize_v3020", 6_300 + (pid == 100))
+    return story
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("event", [True, False])
+def test_a_shared_gpu_keeps_its_times_when_nothing_changes(event, tmp_path):
+    run = Run.of(shared_by_two(event=event).load(tmp_path).attributed)
+    assert len(run.shared)
+    assert run.span_of(interventions.nothing) == run.span
+    if event:
+        first = np.flatnonzero(run.work.end - run.work.start == 40 * US)
+        assert run.span - run.span_of(interventions.faster_work(run, first, 0.5)) == 20 * 20 * US
+
+
 # -- Loaders that were recorded
 
 
-def with_loader(us: int, *, late: int | None = None) -> Story:
+def with_loader(us: int, *, late: int | None = None, copies: bool = False) -> Story:
     """Ten steps, each of which waits for a batch and then computes for 1000, while another thread loads.
 
     A batch takes so long. With ``late`` the loader waits until a batch is asked for, and begins so much later; else it
@@ -395,6 +490,10 @@ def with_loader(us: int, *, late: int | None = None) -> Story:
                 story.system("pthread_cond_wait", asked + late - loaded)
             with story.op("decode"):
                 story.rest(us - 2)
+                if copies and number:  # 1 MB while kernels run, as another stream does
+                    done, now, story.done, story.now = story.done, story.now, 0, loaded + 10
+                    story.copy(2, size=1_000_000)
+                    story.done, story.now = done, now
             loaded = story.now
         if number == 10:
             return story
@@ -446,11 +545,16 @@ def test_loaders_that_wait_should_be_further_ahead(late, said):
 
 
 @pytest.mark.slow
-def test_what_recorded_loaders_do_is_loading_of_data(tmp_path):
-    """Also in ops whose name does not say so: of each batch but the first 3000 less the 1002 that a step takes."""
-    table = with_loader(3_000).load(tmp_path).by("idle")
-    assert "decode" in set(table["op"])
-    assert set(table["cause"][table["op"] == "decode"]) == {"data loading"}
+@pytest.mark.parametrize("copies", [False, True], ids=["loads", "copies, too"])
+def test_what_recorded_loaders_do_is_loading_of_data(copies, tmp_path):
+    """Also in ops whose name does not say so: all of the first batch, and what later ones take longer than the GPU's 1006.
+
+    Nobody waits for the last batch.
+    """
+    table = with_loader(3_000, copies=copies).load(tmp_path).by("idle")
+    here = table[table["op"] == "decode"]
+    times = dict(zip(here["cause"], here["total_ns"], strict=True))
+    assert times == {"data loading": (3_000 + 9 * 1_994) * US, "host code": 1_994 * US}
 
 
 # -- Code that is loaded

@@ -13,7 +13,7 @@ from bridge.capture.session.schedule import parse_schedule
 
 STEPS = 10
 CAUGHT = 40  # what it exits with beyond the signal's number
-CAUGHT_ONES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+CAUGHT_ONES = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT)
 
 
 def say(*words: object) -> None:

@@ -18,7 +18,7 @@ from join import plain_writer as join_writer
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 from read_once import reading_once
-from real_parts import ROOT, corpus_reports
+from real_parts import NIGHT, ROOT, corpus_reports
 
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
@@ -128,7 +128,8 @@ def test_a_table_is_as_its_schema_says(by: str, demo: Path) -> None:
         "nsys/*.sqlite",
         "ncu/*.details.csv",
         "kineto/*",
-        names={"pytorch-forward", "sampled-rank0", "copy-blocked"},
+        names={"pytorch-forward", "sampled-rank0", "copy-blocked"}
+        | ({"torch-compile-graphs"} if NIGHT else set()),
     ),
 )
 def test_the_tables_of_real_reports_are_as_their_schema_says(report: Path) -> None:

@@ -54,7 +54,7 @@ FLOORS = {
     "causes": 0.95,
     "savings": 0.72,
     "all savings": 0.7,
-    "first": 0.88,
+    "first": 0.9,
     "all first": 0.85,
     "found": 0.95,
     "healthy": 0.96,

@@ -302,18 +302,36 @@ class CriticalPath:
         self.add_begins()
 
     def add_begins(self) -> None:
-        """Let the first thread of each process make the others."""
+        """Let the first thread of each process make the others, and that of the only one that issues work all processes."""
         of_process = defaultdict(list)
         for stack, points in self.points_of.items():
             if points:
                 of_process[self.process_of(stack)].append((self.time[points[0]], stack))
-        for threads in of_process.values():
-            (_, maker), *others = sorted(threads)
-            for time, stack in others:
-                able = [key for key in self.points_of[maker] if self.time[key] < time]
-                if able:
-                    self.before[self.points_of[stack][0]].append(able[-1])
-                    self.label[self.points_of[stack][0]] = ("host code", "")
+        first = {process: min(threads)[1] for process, threads in of_process.items()}
+        leaders = {
+            one["process"] for one in self.work if one["launch"] >= 0 and not self.is_beside(one)
+        }
+        for process, threads in of_process.items():
+            maker = first[process]
+            self.let_begin(maker, [thread for thread in threads if thread[1] != maker])
+            if len(leaders) == 1 and not leaders & {process} and leaders <= {*first}:
+                self.let_begin(first[next(iter(leaders))], [min(threads)])
+
+    def let_begin(self, maker: int, made: list[tuple[int, int]]) -> None:
+        """Let threads, given with their first times, begin after what their maker did before."""
+        for time, stack in made:
+            able = [key for key in self.points_of[maker] if self.time[key] < time]
+            if able:
+                self.before[self.points_of[stack][0]].append(able[-1])
+                self.label[self.points_of[stack][0]] = ("host code", "")
+
+    def is_beside(self, one: dict) -> bool:
+        """Return whether work is of a process that has at most half as many kinds on its GPU as another one."""
+        kinds = defaultdict(set)
+        for other in self.work:
+            if other["device"] == one["device"]:
+                kinds[other["process"]].add(other["name"])
+        return 2 * len(kinds[one["process"]]) <= max(map(len, kinds.values()))
 
     def thread_of(self, stack: int) -> tuple[int, int]:
         """Return the process and the thread of a stack."""
@@ -340,10 +358,12 @@ class CriticalPath:
             if thread & 0xFFFFFF == process >> 24 & 0xFFFFFF:
                 main.add(stack)
         stacks = acting | main if acting else set(self.points_of)
+        beside = {one["process"] for one in self.work if one["launch"] >= 0 and self.is_beside(one)}
+        stacks = {stack for stack in stacks if self.process_of(stack) not in beside}
         result = {key for stack in stacks for key in self.points_of.get(stack, [])}
         called = {one["lane"] for one in self.work if one["launch"] >= 0}
         for one in self.work:
-            if one["lane"] in called or not called:
+            if (one["lane"] in called or not called) and not self.is_beside(one):
                 result |= {("start", one["row"]), ("end", one["row"])}
         return result or set(self.time)
 

@@ -17,11 +17,12 @@ from bridge.analyze.checks.advice.rule import (
     Finding,
 )
 from bridge.analyze.checks.check import Check
-from bridge.analyze.core.groups import highest, sums
+from bridge.analyze.core.groups import Floats, highest, sums
 from bridge.analyze.core.kinds import BLOCKING, COPYING, LAUNCHING, WRITING, calls_matching
 from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
+from bridge.analyze.run.critical.run import Run
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
@@ -317,16 +318,12 @@ def written_results(evidence: Evidence) -> Finding | None:
     ends = run.device.end[run.work.place[rows]]
     snapshot = size[rows] // SNAPSHOT_BYTES_PER_NS
 
-    # The run ends when the last one is written, whatever else is done meanwhile.
-    last = int(np.lexsort((begin, written))[-1])
-    behind = run.hosts + np.arange(begin[last] + 1, written[last] + 1)
-    length = int(run.graph.delay_of(behind).sum())
-    left = max(0, length - (run.last - int(run.host.time[written[last]])))
-    mask[calls] = calls == (launch[rows[last]] if left else NONE)
-    gone = np.setdiff1d(points, np.union1d(interventions.call_points(run, mask), behind))
+    kept, stays = _written_last(run, begin, written)
+    mask[calls] = np.isin(calls, launch[rows[np.isin(begin + run.hosts, kept - 1)]])
+    gone = np.setdiff1d(points, np.union1d(interventions.call_points(run, mask), kept))
 
     def change(draft: Draft) -> None:
-        draft.scale(behind, left / max(1, length))
+        draft.scale(kept, stays)
         draft.remove(gone)
         draft.cut(gone)
         draft.limit(ends, snapshot)
@@ -340,6 +337,25 @@ def written_results(evidence: Evidence) -> Finding | None:
         "held_ns": int(run.graph.delay[points].sum()),
     }
     return Finding(figures, rule.activity_table(evidence, rows), change=change)
+
+
+def _written_last(run: Run, begin: Ints, written: Ints) -> tuple[Ints, Floats]:
+    """Return the points behind the last copy of each thread until it is written, and what share of their time is left.
+
+    ``begin`` and ``written`` are those between which each copy is written. The run ends no sooner, whatever else is
+    done meanwhile.
+    """
+    points, shares = [np.empty(0, np.int64)], [np.empty(0)]
+    thread = run.host.threads(written)
+    order = np.lexsort((begin, written))  # one thread after the other
+    for last in order[run_edges(thread[order])[1:] - 1].tolist():  # one iteration per thread
+        behind = run.hosts + np.arange(begin[last] + 1, written[last] + 1)
+        length = int(run.graph.delay_of(behind).sum())
+        left = length - (run.last - int(run.host.time[written[last]]))
+        if left > 0:
+            points.append(behind)
+            shares.append(np.full(len(behind), left / length))
+    return np.concatenate(points), np.concatenate(shares)
 
 
 def _written_after(evidence: Evidence, calls: Ints) -> Ints:

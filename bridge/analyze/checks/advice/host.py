@@ -34,7 +34,7 @@ from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
 from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, search_groups
 from bridge.knowledge import cuda_errors
 
 MIN_PATH = 0.005  # of the run, on the critical path, from which on a cause is looked at
@@ -53,6 +53,7 @@ MIN_REPEATED, ALIKE = (
 MIN_PAUSES = 2  # of code within iterations that are as long as one behind them
 ALLOCATING = re.compile(
     r"cu(?:da)?(?:Mem)?(?:Alloc|Free|Malloc|HostAlloc|FreeHost|MallocHost|AllocHost|HostRegister|HostUnregister)\w*"
+    r"|cuMem(?:Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree)(?:_\w+)?"
 )
 DRIVER = re.compile(
     r"ioctl|m(?:un|re)?map\w*|mprotect|madvise|s?brk|fork|v?fork|clone\d?|exec\w+|pthread_create"
@@ -169,20 +170,22 @@ def _memory(evidence: Evidence) -> Ints:
     allocates = calls_matching(attributed, ALLOCATING) & ~pinned
     failed = allocates & (results(attributed) == cuda_errors.OUT_OF_MEMORY)
     if failed.any():
-        stack, node = attributed.attribution.stack, attributed.launch_node
-        order = order_by(stack, evidence.run.work.call_start)
-        issues = (calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING))[
-            order
-        ]
-        begins = issues | np.append(
-            True, (np.diff(stack[order]) != 0) | (np.diff(node[order]) != 0)
+        nesting, start = (
+            attributed.attribution.nesting,
+            frames.ints(evidence.capture.launches, "start"),
         )
+        order = order_by(attributed.attribution.stack, start)
+        stack, node = attributed.attribution.stack[order], attributed.launch_node[order]
+        issues = calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING)
+        begins = issues[order] | np.append(True, stack[1:] != stack[:-1])
         place = np.arange(len(order))
         first, last = (
             np.maximum.accumulate(np.where(is_one, place, NONE))
             for is_one in (begins, failed[order])
         )
-        result[order[(last >= first) & allocates[order]]] = RAN_OUT
+        op = node[last]
+        is_within = np.where(op == NONE, node == NONE, start[order] < np.append(nesting.end, 0)[op])
+        result[order[(last >= first) & (last != NONE) & is_within & allocates[order]]] = RAN_OUT
     return result
 
 
@@ -271,17 +274,23 @@ def _once(evidence: Evidence, points: Ints, by: Ints, name: Ints) -> Flags:
 
 
 def _goes_on(evidence: Evidence, points: Ints, once: Flags, code: Flags) -> Flags:
-    """Return whether code begins as the last iteration ends, and lasts as long as some within iterations, such as garbage collection."""
-    delay = evidence.run.graph.delay[points]
-    begins = evidence.run.graph.time[points] - delay
+    """Return whether code begins as iterations end, and lasts as long as some of its thread within them.
+
+    That is what runs now and then, such as garbage collection.
+    """
+    run = evidence.run
+    delay, stack = run.graph.delay[points], run.host.stack[points - run.hosts].astype(np.int64)
+    begins = run.graph.time[points] - delay
     parts = Parts.of_run(evidence.attributed)
     ends = np.array([end for _, end in parts.iterations] if parts is not None else [], np.int64)
     rows = np.flatnonzero(once & np.isin(begins, ends))
-    inside = np.sort(delay[code & evidence.in_iterations(points)])
-    shortest, longest = delay[rows] // ALIKE, delay[rows] * ALIKE
-    alike = np.searchsorted(inside, longest, side="right") - np.searchsorted(inside, shortest)
+    inside = np.flatnonzero(code & evidence.in_iterations(points))
+    inside = inside[order_by(stack[inside], delay[inside])]
+    within = stack[inside], delay[inside]
+    first = search_groups(*within, stack[rows], delay[rows] // ALIKE, side="left")
+    last = search_groups(*within, stack[rows], delay[rows] * ALIKE, side="right")
     result = np.zeros(len(points), bool)
-    result[rows[alike >= MIN_PAUSES]] = True
+    result[rows[last - first >= MIN_PAUSES]] = True
     return result
 
 
@@ -439,9 +448,8 @@ def _is_beside(evidence: Evidence, group: int) -> bool:
     """Return whether the threads of a group work for ops that load data."""
     run = evidence.run
     points = evidence.shared(HostGroups.of).take(group)
-    stacks = run.host.stack[points - run.hosts]
     time = run.graph.delay[points]
-    return bool(2 * time[np.isin(stacks, run.loaders)].sum() > time.sum())
+    return bool(2 * time[run.loads[points - run.hosts]].sum() > time.sum())
 
 
 def _first_batch(evidence: Evidence) -> int:
@@ -516,7 +524,7 @@ def _of_loaders(
     figures = {"path_ns": path_ns, "path_share": path_ns / max(1, run.span)}
     changes = [one.change for one in loaders if one.change is not None]
     limits = [one.limit for one in (*waits, *loaders) if one.limit is not None]
-    points = run.hosts + np.flatnonzero(np.isin(run.host.stack, run.loaders) & run.host.chained)
+    points = run.hosts + np.flatnonzero(run.loads & run.host.chained)
     kind = run.kind_of(points)
     waiting = points[(kind == KIND[SYSTEM]) & _in_wait(evidence, points)]
     here = (waiting - run.hosts, points - run.hosts)

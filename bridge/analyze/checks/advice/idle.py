@@ -77,13 +77,20 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         return None
     figures = {
         "kernels": len(places),
-        "call": str(evidence.capture.launches["name"].iloc[int(run.work.launch[places[0]])]),
+        "call": _usual_call(evidence, run.work.launch[places]),
         "mean_ns": mean,
         "path_ns": waited,
         "path_share": waited / run.span,
     }
     table = rule.activity_table(evidence, run.work.row[places])
     return Finding(figures, table, change=interventions.as_graph(run, places))
+
+
+def _usual_call(evidence: Evidence, calls: Ints) -> str:
+    """Return the name that most of some API calls have."""
+    names = evidence.capture.launches["name"]
+    usual = int(np.bincount(frames.codes(names)[calls] + 1).argmax()) - 1
+    return str(names.cat.categories[usual]) if usual != NONE else "calls without a name"
 
 
 def short_kernels(evidence: Evidence) -> Iterator[Finding]:
@@ -201,7 +208,7 @@ RULES = (
         name="launch-bound",
         title="Launch-bound: the run waits for launches of kernels",
         when=f"launches of kernels, their latency and the code of ops that launch are more than {MIN_LAUNCHING:.0%} of the run on the critical path of iterations, and kernels take {MOST_MEAN_NS / 1e3:.0f} us at most in the mean",
-        text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels, launched by {call}, take {mean_ns} each",
+        text="the run waits for launches for {path_ns}, {path_share} of it; {kernels} kernels, launched by {call} for the most part, take {mean_ns} each",
         remedy="launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
         estimate="the run with the kernels of each iteration as a CUDA graph, 1 us apart",
         source=NSIGHT_BRIDGE,

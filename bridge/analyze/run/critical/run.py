@@ -8,7 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.core.kinds import is_communication, is_data_loading
+from bridge.analyze.core.groups import highest
+from bridge.analyze.core.kinds import (
+    LAUNCHING,
+    calls_matching,
+    is_communication,
+    is_data_loading,
+)
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import NEVER, Graph
@@ -212,11 +218,20 @@ class Run:
         return result
 
     @cached_property
-    def loaders(self) -> Ints:
-        """The stacks of the threads that end `data_waits` and issue no work."""
+    def loads(self) -> Flags:
+        """Whether each point of the host lies on a thread that ends `data_waits`, up to the last of them.
+
+        Threads that launch kernels or graphs load nothing for others.
+        """
         ended_by = self.graph.cross[self.data_waits] - self.hosts
-        issuing = self.work.attributed.attribution.stack[self.work.issues]
-        return np.setdiff1d(self.host.stack[ended_by], issuing)
+        stack = self.host.stack
+        last = highest(
+            stack[ended_by], ended_by.astype(np.int64), int(stack.max(initial=0)) + 1, empty=NONE
+        )
+        launching = calls_matching(self.work.attributed, LAUNCHING) & self.work.issues
+        last[np.unique(self.work.attributed.attribution.stack[launching])] = NONE
+        result: Flags = np.arange(len(stack)) <= last[stack]
+        return result
 
     @property
     def host_delay(self) -> Ints:
@@ -425,7 +440,10 @@ class Run:
         if not len(points):
             return
         starts = self.device.start[self.device.activity[points]]
-        ready, issued = self.graph.time[points - 1], self.graph.cross[starts]
+        before = np.arange(len(self.graph))
+        before[points] = NONE
+        before = np.maximum.accumulate(before)[starts - 1]  # the last point but for these waits
+        ready, issued = self.graph.time[before], self.graph.cross[starts]
         known = issued != NONE
         ready[known] = np.maximum(ready[known], self.graph.time[issued[known]])
         draft.cut(points)

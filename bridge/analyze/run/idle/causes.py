@@ -398,7 +398,7 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     guessed = _waits_for_data(run)[points] & (cause != CODE[LOCK])
     is_loading = ((loads != NONE) | guessed) & (cause > CODE[LOADING])
     op = np.where(is_loading, of_op[loads], op)
-    is_loading |= np.isin(host.stack[points], run.loaders) & (cause > CODE[LOADING])
+    is_loading |= run.loads[points] & (cause > CODE[LOADING])
     cause[is_loading] = CODE[LOADING]
     callee[~np.isin(cause, NAMED)] = NONE
     return cause, op, callee, host.stack[points].astype(np.int64)

@@ -758,7 +758,7 @@ RULES = (
     Check(
         name="paid-once",
         title="The run waits for what happens once",
-        when="host code before, between and behind iterations is on the critical path",
+        when="host code before, between and behind iterations is on the critical path; a pause right behind the last one that recurs within them is one of those",
         text=TEXT,
         remedy="keep what it makes in a cache, do it in parallel, or leave it out; a longer run pays it once, too",
         estimate=f"the run with {REST:.0%} of an op, and without calls that compile or use the operating system; none for these and for the first batch below {MIN_ONCE_NS // 1_000_000} ms",

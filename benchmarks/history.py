@@ -3,8 +3,8 @@
     python benchmarks/history.py --check              compare with the newest row of each job in history.csv
     python benchmarks/history.py --record "WHAT"      append what is measured, with what changed
 
-A ratio is CPU time (of all threads) over that of the bare column read, each the least of some rounds in turn:
-what other programs take of the machine lengthens neither by much, where wall-clock time doubles. Where a job is
+A ratio is CPU time (of all threads) over that of the bare column read of the same round, the least of some rounds:
+what other programs take of the machine lengthens both, where wall-clock time doubles. Where a job is
 over its limit all are measured on, for up to five times as many rounds, before it fails.
 """
 
@@ -24,16 +24,11 @@ GROWTH = 0.15
 PATIENCE = 5  # times as many rounds before a job fails
 
 
-def one_round(report, folder, least):
-    """Run every command once, and keep the least CPU seconds and peak bytes of each."""
-    for job, (_, *used) in measured_jobs(report, folder):
-        least[job] = [min(pair) for pair in zip(used, least.get(job, used))]
-
-
-def ratios(least):
-    """Return the ratio and the peak in bytes of each job but the bare read."""
-    bare = least[BARE][0]
-    return {job: (cpu / bare, peak) for job, (cpu, peak) in least.items() if job != BARE}
+def one_round(report, folder):
+    """Run every command once; return the ratio of its CPU seconds to those of the bare read, and its peak in bytes."""
+    used = {job: (cpu, peak) for job, (_, cpu, peak) in measured_jobs(report, folder)}
+    bare, _ = used.pop(BARE)
+    return {job: (cpu / bare, peak) for job, (cpu, peak) in used.items()}
 
 
 def newest(history, kernels):
@@ -62,12 +57,13 @@ def measure(kernels, rounds, enough):
         folder = Path(name)
         report = folder / "report.sqlite"
         make(report, kernels, per_call_text=True, threads=2, processes=2)
-        least = {}
-        for turn in range(PATIENCE * rounds):
-            if turn >= rounds and enough(ratios(least)):
+        least = one_round(report, folder)
+        for turn in range(1, PATIENCE * rounds):
+            if turn >= rounds and enough(least):
                 break
-            one_round(report, folder, least)
-        return ratios(least)
+            found = one_round(report, folder)  # a machine may be slower now, for all of it
+            least = {job: tuple(map(min, least[job], found[job])) for job in least}
+        return least
 
 
 def record(history, kernels, found, what):

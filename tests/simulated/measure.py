@@ -12,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bridge.importers.errors import NothingRecorded
 from simulated.answers import Answer, Found, answer
 from simulated.causes import Piece
 from simulated.degraded import degraded_rows, known_span, known_states
@@ -249,17 +250,21 @@ def measure_all(
 def measure_seed(
     seed: int, evidence: Sequence[str] = (WHOLE,), *, further: bool = False
 ) -> list[Measured]:
-    """Measure the program of a seed, by each kind of evidence."""
+    """Measure the program of a seed, by each kind of evidence in which anything was recorded."""
     truth = Truth.of(draw_further(seed) if further else draw(seed))
     with TemporaryDirectory() as folder:
-        return [_asked(truth, kind, Path(folder, f"{kind}.sqlite")) for kind in evidence]
+        asked = [_asked(truth, kind, Path(folder, f"{kind}.sqlite")) for kind in evidence]
+    return [one for one in asked if one is not None]
 
 
-def _asked(truth: Truth, evidence: str, path: Path) -> Measured:
+def _asked(truth: Truth, evidence: str, path: Path) -> Measured | None:
+    """Measure a program by one kind of evidence; None where a cut left nothing, which the product says."""
     rows = degraded_rows(truth.result, evidence)
     rows.written(path)
     try:
         said = answer(path)
+    except NothingRecorded:
+        return None
     except Exception as error:
         error.add_note(f"seed {truth.result.program.seed}, {evidence}")
         raise

@@ -122,17 +122,14 @@ def test_without_a_tool_nothing_is_changed(way):
     assert identical(alone, annotated)
 
 
-def test_undoing_restores_every_attribute(tool):
+def test_nothing_is_put_into_a_model(tool):
     model = transformer()
     before = dictionaries(model)
     with bridge.torch.annotate(model):
         train(model, 1)
-        assert dictionaries(model) != before
         model.zero_grad()
-    after = dictionaries(model)
-    assert [list(one) for one in after] == [list(one) for one in before]
-    for one, other in zip(before, after, strict=True):
-        assert one == other
+        assert dictionaries(model) == before
+    assert tool.slices
     tool.slices.clear()
     train(model, 1)
     assert not tool.slices
@@ -172,16 +169,13 @@ def test_a_removal_in_the_midst_of_a_call_closes_it(tool):
     assert tool.all_closed()
 
 
-def test_copies_are_silent_once_the_model_is(tool):
+def test_copies_of_an_annotated_model_have_no_ranges(tool):
     model = mlp()
     with bridge.torch.annotate(model):
         copied = copy.deepcopy(model)
         read = pickle.loads(pickle.dumps(model))
-        copied(torch.ones(2, 4))
-        assert tool.calls()["module:Sequential"] == 1
-    tool.slices.clear()
-    copied(torch.ones(2, 4)).sum().backward()
-    read(torch.ones(2, 4)).sum().backward()
+        copied(torch.ones(2, 4)).sum().backward()
+        read(torch.ones(2, 4)).sum().backward()
     assert not tool.slices
 
 

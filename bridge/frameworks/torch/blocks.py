@@ -1,13 +1,12 @@
 """Annotate blocks of `record_function`: optimizer steps, waits of data loaders.
 
-The name of the block becomes the name of the range. The methods of `record_function` are replaced
+The name of the block becomes the name of the range. The methods of `record_function` have hooks
 only while ranges are requested.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from threading import Lock
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ from torch.autograd.profiler import record_function
 from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.guard import Guard
+from bridge.annotate.hooks import FAILED, FunctionHook, Hooks
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
 
@@ -71,15 +71,12 @@ class SharedSwitch(Switch):
 
 STEPS = ("Optimizer.step#", "Optimizer.zero_grad#")
 WAITS = ("enumerate(DataLoader)#",)
-ENTRY = "_bridge_entry"  # attribute of an open block that holds its range
 
 BLOCKS = Guard("optimizer steps and data loading of PyTorch")
 
 _requests: Counter[str] = Counter()
 _prefixes: tuple[str, ...] = ()  # prefixes of the requested names
-
-_original_enter: Callable[[Any], Any] = record_function.__enter__
-_original_exit: Callable[..., None] = record_function.__exit__
+_open: dict[int, Entry] = {}  # ranges by the id of their block
 
 
 class BlockRanges(SharedSwitch):
@@ -91,9 +88,14 @@ class BlockRanges(SharedSwitch):
 
     def request(self, by: int) -> None:
         """Count who requests these blocks."""
+        global _prefixes  # noqa: PLW0603 (one process has one record_function)
         if by > 0:
             BLOCKS.broken = False
-        _request(self.prefixes, by)
+        _requests.update(dict.fromkeys(self.prefixes, by))
+        _prefixes = tuple(prefix for prefix, count in _requests.items() if count > 0)
+        _hooks.request(by)
+        for block in [] if _prefixes else list(_open):
+            _close(block)  # nothing is called at their end any more
 
 
 def optimizer_steps() -> BlockRanges:
@@ -106,50 +108,37 @@ def dataloader_waits() -> BlockRanges:
     return BlockRanges(WAITS)
 
 
-def _request(prefixes: tuple[str, ...], by: int) -> None:
-    global _original_enter, _original_exit, _prefixes  # noqa: PLW0603 (one process has one record_function)
-    before = _prefixes
-    _requests.update(dict.fromkeys(prefixes, by))
-    _prefixes = tuple(prefix for prefix, count in _requests.items() if count > 0)
-    if _prefixes and not before:
-        _original_enter, _original_exit = record_function.__enter__, record_function.__exit__
-        record_function.__enter__, record_function.__exit__ = _enter_with_range, _exit_with_range
-    elif before and not _prefixes:
-        record_function.__enter__, record_function.__exit__ = _original_enter, _original_exit
-
-
-def _enter_with_range(block: Any) -> Any:
-    """Enter a block, with a range if its name is requested."""
-    if state.idle or (entry := _opened(block)) is None:
-        return _original_enter(block)
-    try:
-        return _original_enter(block)
-    except BaseException:
-        close(entry)
-        raise
-
-
 @BLOCKS.hook
-def _opened(block: Any) -> Entry | None:
-    """Return a new range of a block, None if its name is not requested."""
-    if not block.name.startswith(_prefixes):
-        return None
-    entry = Entry(Label(block.name), stack.new_call_id())
-    setattr(block, ENTRY, entry)
-    push(entry)
-    return entry
+def _enter(block: Any) -> Any:
+    """Open the range of a block, if its name is requested; return the block."""
+    if not state.idle and block.name.startswith(_prefixes):
+        entry = _open[id(block)] = Entry(Label(block.name), stack.new_call_id())
+        push(entry)
+    return block
 
 
-def _exit_with_range(block: Any, *error: Any) -> None:
-    """Exit a block and close its range."""
-    try:
-        _original_exit(block, *error)
-    finally:
-        _close(block)
+def _entered(block: Any, result: Any) -> Any:
+    if result is FAILED:
+        _close(id(block))
+    return result
 
 
 @BLOCKS.closing
-def _close(block: Any) -> None:
-    entry = block.__dict__.pop(ENTRY, None)
+def _close(block: int) -> None:
+    entry = _open.pop(block, None)
     if entry is not None:
         close(entry)
+
+
+def _exited(block: Any, result: Any) -> Any:
+    _close(id(block))
+    return result
+
+
+_hooks = Hooks(
+    "optimizer steps and waits for data of PyTorch",
+    lambda: [
+        FunctionHook(record_function.__enter__, _enter, _entered),
+        FunctionHook(record_function.__exit__, lambda block, *_: block, _exited),
+    ],
+)

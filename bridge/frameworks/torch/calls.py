@@ -7,20 +7,19 @@ into a parameter's `grad`, which hold no other part of it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import local
 from typing import Any, Protocol
-from weakref import WeakSet
 
-from torch import _C, Tensor
+from torch import _C, Tensor, is_grad_enabled
+from torch._C import DisableTorchFunction
 from torch._C._autograd import _get_sequence_nr
 from torch.autograd import Variable
-from torch.compiler import is_compiling
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.guard import Guard
+from bridge.annotate.hooks import FAILED
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry
 
@@ -106,12 +105,16 @@ def mark_run(node: Any) -> None:
 
 
 def nodes(output: Any) -> list[Any]:
-    """Return the nodes that created the tensors of an output, each once."""
-    if isinstance(output, Tensor):
-        node = _creator(output)
-        return [] if node is None else [node]
-    creators = map(_creator, _tensors(output, MAX_DEPTH))
-    return list(dict.fromkeys(node for node in creators if node is not None))
+    """Return the nodes that created the tensors of an output, each once.
+
+    Runs no code of the program: what is not a tensor or a plain container of Python is not looked into.
+    """
+    with DisableTorchFunction():
+        if issubclass(type(output), Tensor):
+            node = _creator(output)
+            return [] if node is None else [node]
+        creators = map(_creator, _tensors(output, MAX_DEPTH))
+        return list(dict.fromkeys(node for node in creators if node is not None))
 
 
 def _creator(tensor: Any) -> Any:
@@ -120,42 +123,52 @@ def _creator(tensor: Any) -> Any:
     It does so to a view, such as one of `unbind`, whose base changes in place; no gradient can reach that.
     """
     try:
-        return tensor.grad_fn
+        return _grad_fn(tensor)
     except RuntimeError:
         return None
 
 
+_base: Any = _C.TensorBase
+_grad_fn = _base.grad_fn.__get__  # as `tensor.grad_fn`, which a class of the program may replace
+
+
 def _tensors(output: Any, depth: int) -> Iterator[Any]:
     """Yield the tensors in tuples, lists, sets, dictionaries and dataclasses."""
-    if isinstance(output, Tensor):
+    if issubclass(type(output), Tensor):
         yield output
     elif depth:
         for value in _values(output):
             yield from _tensors(value, depth - 1)
 
 
-def _values(output: Any) -> Any:
-    if isinstance(output, Mapping):
-        return output.values()
-    if isinstance(output, list | tuple | set | frozenset):
-        return output
-    if is_dataclass(output) and not isinstance(output, type):
-        return vars(output).values() if hasattr(output, "__dict__") else ()
+def _values(output: Any) -> Iterable[Any]:
+    """Return the values in a container, past any method that a class of the program defines."""
+    kind = type(output)
+    for container, values in VALUES.items():
+        if issubclass(kind, container):
+            return values(output)
+    if hasattr(kind, "__dataclass_fields__") and hasattr(kind, "__dict__"):
+        return _values(_attributes(output))
     return ()
 
 
-# -- What ends all hooks of modules after an error of one
+VALUES: dict[type, Callable[[Any], Iterable[Any]]] = {
+    tuple: tuple.__iter__,
+    list: list.__iter__,
+    dict: dict.values,
+    set: set.__iter__,
+    frozenset: frozenset.__iter__,
+}
 
 
-_sites: WeakSet[Site] = WeakSet()
+def _attributes(output: Any) -> Any:
+    try:
+        return object.__getattribute__(output, "__dict__")
+    except AttributeError:  # it has slots
+        return None
 
 
-def _remove_all() -> None:
-    for site in list(_sites):
-        site.remove()
-
-
-MODULES = Guard("ranges of PyTorch's modules", _remove_all)
+MODULES = Guard("ranges of PyTorch's modules")
 
 
 # -- Backward passes: their open ranges per thread, closed however a pass ends
@@ -292,86 +305,36 @@ CATEGORY = "module"
 
 
 class Site:
-    """A module of an annotated model, and the hooks of its calls; copies of the module share it."""
+    """A module of an annotated model: the labels of its ranges, and whether it still has any."""
 
-    def __init__(self, path: str, *, on: bool = False, backward: bool = True) -> None:
-        self.path, self.on, self.backward = path, on, backward
+    def __init__(self, path: str, *, backward: bool = True) -> None:
+        self.on, self.backward = True, backward
         self.forward_label = Label(f"module:{path}", category=CATEGORY)
         self.backward_label = Label(f"backward:{path}", category=CATEGORY)
-        self.open: set[ModuleCall] = set()
-        _sites.add(self)
-
-    def __reduce__(self) -> tuple[type[Site], tuple[str]]:
-        return Site, (self.path,)  # off, because another process cannot remove it
-
-    def __deepcopy__(self, memo: object) -> Site:
-        return self
-
-    def before(self, _module: object, _args: object) -> None:
-        """Open a call; the hook before forward."""
-        if is_compiling() or state.idle or not self.on:
-            return
-        try:
-            caller = _here.call
-            if caller is not None and caller.closed:
-                caller = _here.innermost()
-            call = ModuleCall(self, caller)
-            self.open.add(call)
-            _here.call = call
-            stack.push(call)
-        except Exception as error:
-            if not MODULES.takes(error):
-                raise
-
-    def after(self, _module: object, _args: object, output: Any) -> None:
-        """Close a call, and hook its nodes to reopen it in backward passes.
-
-        The hook after forward.
-        """
-        if is_compiling() or not self.open:
-            return
-        try:
-            call = _here.call
-            if call is None or call.site is not self:
-                call = _here.close_down_to(self)
-            if call is None:
-                return
-            call.leave()
-            _here.call = call.caller
-            if self.backward:
-                call.follow(nodes(output))
-        except Exception as error:
-            if not MODULES.takes(error):
-                raise
-
-    def remove(self) -> None:
-        """Close open calls, and stop recording."""
-        self.on = False
-        for call in list(self.open):
-            call.leave()
 
 
 class ModuleCall(Entry):
     """One call of a module; it is also the entry of its forward range."""
 
-    __slots__ = ("accumulating", "begin", "caller", "identity", "inner", "last", "passed", "site")
+    __slots__ = (
+        "accumulating",
+        "begin",
+        "caller",
+        "identity",
+        "inner",
+        "last",
+        "module",
+        "passed",
+        "site",
+    )
 
-    def __init__(self, site: Site, caller: ModuleCall | None) -> None:
-        super().__init__(site.forward_label, stack.new_call_id())
-        self.site, self.caller = site, caller
+    def __init__(self, site: Site, module: int, caller: ModuleCall | None) -> None:
+        self.label, self.payload = site.forward_label, stack.new_call_id()
+        self.closed, self.stack, self.strand = False, None, None
+        self.site, self.module, self.caller = site, module, caller
         self.begin = next_number()
         self.inner: list[Part] = []  # parts of the calls that ended in this one
-        self.accumulating: list[Any] = []  # accumulating nodes after the node that runs last
-        self.last = -1  # the number of that node
-        self.passed, self.identity = (
-            -1,
-            0,
-        )  # number of the last backward pass, and the call id in it
-
-    def leave(self) -> None:
-        """Close the forward range."""
-        self.site.open.discard(self)
-        stack.close(self)
+        self.passed = -1  # number of the last backward pass
 
     def follow(self, roots: list[Any]) -> None:
         """Hook the nodes that gradients reach first, and the node that runs last."""
@@ -385,13 +348,16 @@ class ModuleCall(Entry):
             self.caller.inner.append(part)
         for root in own_roots:
             root.register_prehook(self.on_gradient)
+        # The nodes that accumulate after the node that runs last, and the number of that one.
         self.accumulating, self.last = accumulating(part.first), part.number
         part.first.register_hook(self.on_last_node)
 
     def on_gradient(self, _gradients: object) -> None:
         """Open the backward range, because a gradient of an output has arrived."""
         try:
-            if not state.idle and self.site.on and (running := current()):
+            if state.idle or MODULES.broken or not self.site.on:
+                return
+            if running := current():
                 running.open(self)
         except Exception as error:
             if not MODULES.takes(error):
@@ -428,25 +394,27 @@ class Here(local):
     def __init__(self) -> None:
         self.call: ModuleCall | None = None
 
-    def calls(self) -> Iterator[ModuleCall]:
-        """Yield the open calls, innermost first."""
-        call = self.call
-        while call is not None:
-            yield call
-            call = call.caller
-
-    def innermost(self) -> ModuleCall | None:
-        """Return the innermost call that other code has not closed."""
-        return next((call for call in self.calls() if not call.closed), None)
-
-    def close_down_to(self, site: Site) -> ModuleCall | None:
-        """Return the innermost call of a module; closes calls left open in it by an interrupt."""
-        module_call = next((call for call in self.calls() if call.site is site), None)
-        for inner in self.calls() if module_call else ():
-            if inner is module_call:
-                break
-            inner.leave()
-        return module_call
-
 
 _here = Here()
+
+
+def begin_call(site: Site, module: int) -> ModuleCall | None:
+    """Open the range of a call of the module with this id; None if its wrapper has the range."""
+    caller = _here.call
+    if caller is not None and caller.site is site and caller.module != module:
+        return None
+    call = _here.call = ModuleCall(site, module, caller)
+    stack.push(call)
+    return call
+
+
+def end_call(call: ModuleCall, output: Any) -> None:
+    """Close the range of a call, and hook its nodes to reopen it in backward passes."""
+    _here.call = call.caller
+    stack.close(call)
+    if call.site.backward and output is not FAILED and is_grad_enabled() and not _transforms():
+        call.follow(nodes(output))
+
+
+# Whether functions of `torch.func` transform what runs; the nodes of their tensors are not to be taken.
+_transforms: Callable[[], bool] = _C._are_functorch_transforms_active  # noqa: SLF001 (as torch.autograd.Function asks)

@@ -1,8 +1,8 @@
 """Annotate models: every call of every module becomes a range, forward and backward.
 
-`annotate` puts hooks into one model; `remove` restores every attribute. `every_module` uses two
-global hooks and puts nothing into models, so that they are copied, pickled, scripted and compiled
-as before.
+The call of modules itself is hooked (`bridge.annotate.hooks`): no module has a hook of PyTorch, which would
+switch off fused paths and change tracebacks. Nothing is put into models, so that they are copied, pickled,
+scripted and compiled as before.
 """
 
 from __future__ import annotations
@@ -10,24 +10,140 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from threading import Lock
+from functools import partial
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from torch import nn
 from torch.compiler import is_compiling
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.jit import ScriptModule
 
 from bridge.annotate.emit import state
+from bridge.annotate.hooks import FunctionHook, Hooks
 from bridge.annotate.label import checked_name
-from bridge.frameworks.torch.blocks import Switch, dataloader_waits, optimizer_steps
-from bridge.frameworks.torch.calls import MODULES, Site
+from bridge.frameworks.torch.blocks import SharedSwitch, dataloader_waits, optimizer_steps
+from bridge.frameworks.torch.calls import MODULES, ModuleCall, Site, begin_call, end_call
 from bridge.frameworks.torch.functions import functions
 from bridge.frameworks.torch.ops import ops as every_op
 
-WRAPPED = "_orig_mod"  # attribute in which torch.compile keeps the wrapped module
-COMPILED = "_compiled_call_impl"  # attribute in which Module.compile() keeps the compiled call
+WRAPPED = "_orig_mod"  # name of the module that torch.compile wraps
 UNREADABLE = re.compile(r"\s|^:")  # characters that cannot be in the name of a module
+
+
+# -- The sites of modules, by their identity, because a class of the program may compare modules in its own way
+
+
+class Sites:
+    """The sites of the process; an entry goes with its module."""
+
+    def __init__(self) -> None:
+        self.by_module: dict[int, Site] = {}
+        self._alive: dict[int, ref[Any]] = {}
+        self.names_all = False  # whether modules get a site at their first call
+
+    def add(self, module: Any, site: Site) -> None:
+        """Give a module a site."""
+        key = id(module)
+        self.by_module[key] = site
+        self._alive[key] = ref(module, lambda _: self._forget(key))
+
+    def remove(self, sites: Iterable[Site]) -> None:
+        """Stop recording at some sites."""
+        removed = set(sites)
+        for site in removed:
+            site.on = False
+        for key in [key for key, site in list(self.by_module.items()) if site in removed]:
+            self._forget(key)
+
+    def _forget(self, key: int) -> None:
+        self.by_module.pop(key, None)
+        self._alive.pop(key, None)
+
+    def name(self, root: Any) -> Site:
+        """Give the modules of a model sites named by their paths; those that have one keep it."""
+        self.add_all(_modules(root, _class_name(root)), EverySite)
+        return self.by_module[id(root)]
+
+    def add_all(
+        self, modules: Iterable[tuple[str, Any]], make: Callable[[str], Site]
+    ) -> list[Site]:
+        """Give modules new sites; those that have one of this kind, or a stronger one, keep it.
+
+        A module that torch.compile wraps shares the site of its wrapper.
+        """
+        new: dict[str, Site] = {}
+        for path, module in modules:
+            known = self.by_module.get(id(module))
+            if known is None or (make is not EverySite and isinstance(known, EverySite)):
+                new[path] = new.get(path) or make(path)
+                self.add(module, new[path])
+        return list(new.values())
+
+
+class EverySite(Site):
+    """The site of a module that the program did not annotate itself."""
+
+
+_sites = Sites()
+
+
+def _modules(root: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield every module once, with its first path, without a call of its methods."""
+    seen, pending = set(), [(name, root)]
+    while pending:
+        path, module = pending.pop()
+        if module is None or id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield UNREADABLE.sub("_", path), module
+        inner = object.__getattribute__(module, "__dict__").get("_modules") or {}
+        children = [(path if key == WRAPPED else f"{path}.{key}", m) for key, m in inner.items()]
+        pending += reversed(children)
+
+
+def _class_name(root: Any) -> str:
+    """Return the class of a model, of the wrapped one if it is compiled."""
+    if isinstance(root, ScriptModule):
+        return str(root.original_name)
+    attributes = object.__getattribute__(root, "__dict__")
+    wrapped = (attributes.get("_modules") or {}).get(WRAPPED)
+    return type(root if wrapped is None else wrapped).__name__
+
+
+# -- The hook of every call
+
+
+def _begin(module: Any, _args: Any, _kwargs: Any) -> ModuleCall | None:
+    if state.idle or MODULES.broken or is_compiling():
+        return None
+    try:
+        site = _sites.by_module.get(id(module))
+        if site is None:
+            if not _sites.names_all:
+                return None
+            site = _sites.name(module)
+        return begin_call(site, id(module))
+    except Exception as error:
+        if not MODULES.takes(error):
+            raise
+        return None
+
+
+def _end(call: ModuleCall | None, output: Any) -> Any:
+    if call is not None:
+        try:
+            end_call(call, output)
+        except Exception as error:
+            if not MODULES.takes(error):
+                raise
+    return output
+
+
+def _call_hooks() -> list[FunctionHook]:
+    return [FunctionHook(nn.Module._wrapped_call_impl, _begin, _end)]  # noqa: SLF001 (what `__call__` is)
+
+
+_hooks = Hooks("modules of PyTorch", _call_hooks)
 
 
 class Annotation:
@@ -36,18 +152,11 @@ class Annotation:
     def __init__(self) -> None:
         self._undo: list[Callable[[], Any]] = []
 
-    def add(self, module: Any, site: Site) -> None:
-        """Annotate one module; a scripted module that accepts no hooks is skipped."""
-        self._undo.append(site.remove)
-        if getattr(module, COMPILED) is not None:
-            self._undo.append(_surround(module, site))
-            return
-        try:
-            before = module.register_forward_pre_hook(site.before, prepend=True)
-        except RuntimeError:
-            return
-        after = module.register_forward_hook(site.after, always_call=True)
-        self._undo += [before.remove, after.remove]
+    def add_model(self, model: Any, name: str, *, backward: bool) -> None:
+        """Annotate the modules of a model that are not annotated yet."""
+        sites = _sites.add_all(_modules(model, name), partial(Site, backward=backward))
+        _hooks.request(+1)
+        self._undo += [lambda: _hooks.request(-1), lambda: _sites.remove(sites)]
 
     def add_functions(self, **kinds: bool) -> None:
         """Record functions and tensor methods of this thread."""
@@ -56,7 +165,7 @@ class Annotation:
         self._undo.append(switch.disable)
 
     def remove(self) -> None:
-        """Remove all hooks and close open ranges; a second call does nothing."""
+        """Stop recording; a second call does nothing."""
         while self._undo:
             self._undo.pop()()
 
@@ -90,67 +199,34 @@ def annotate(
     annotation = Annotation()
     if calls:
         annotation.add_functions(functional=functional, tensor_methods=tensor_methods)
-    if model is None:
-        return annotation
-    root = type(_wrapped(model) or model).__name__ if name is None else checked_name(name)
-    for path, module in list(_modules(model, root, set())):
-        if not _is_annotated(module):
-            annotation.add(module, Site(UNREADABLE.sub("_", path), on=True, backward=backward))
+    if model is not None:
+        root = _class_name(model) if name is None else checked_name(name)
+        annotation.add_model(model, root, backward=backward)
     return annotation
 
 
-def _modules(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yield every module once, with its first path, except modules inside a compiled one.
+class EveryModule(SharedSwitch):
+    """Ranges around the calls of all modules of the process, and of their backward passes."""
 
-    Hooks there would cause a recompilation and then be compiled away.
+    def request(self, by: int) -> None:
+        """Count who requests them; the sites go with the last one."""
+        if by > 0:
+            MODULES.broken = False
+        _hooks.request(by)
+        EveryModule.requests += by
+        _sites.names_all = EveryModule.requests > 0
+        if not _sites.names_all:
+            _sites.remove(s for s in list(_sites.by_module.values()) if isinstance(s, EverySite))
+
+    requests = 0
+
+
+def every_module() -> EveryModule:
+    """Record every call of every module as a range.
+
+    Paths start with the class of the first module called.
     """
-    if id(module) in seen:
-        return
-    seen.add(id(module))
-    yield path, module
-    if _is_compiled(module):
-        seen.update(map(id, module.modules()))
-        return
-    for name, child in module.named_children():
-        yield from _modules(child, f"{path}.{name}", seen)
-
-
-def _is_annotated(module: Any) -> bool:
-    """Return whether a module, or the module that it wraps, has our hooks."""
-    hooks = [*module._forward_pre_hooks.values(), getattr(module, COMPILED, None)]  # noqa: SLF001 (PyTorch has no public list of hooks)
-    sites = (getattr(hook, "__self__", None) for hook in hooks)
-    result = any(isinstance(site, Site) and site.on for site in sites)
-    wrapped = _wrapped(module)
-    return result or (wrapped is not None and _is_annotated(wrapped))
-
-
-def _is_compiled(module: Any) -> bool:
-    return getattr(module, COMPILED) is not None or _wrapped(module) is not None
-
-
-def _wrapped(module: Any) -> Any:
-    return dict(module.named_children()).get(WRAPPED)
-
-
-def _surround(module: Any, site: Site) -> Callable[[], None]:
-    """Put a range around the compiled call of a module, because its hooks run in compiled code."""
-    compiled = getattr(module, COMPILED)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        output = None
-        site.before(module, args)
-        try:
-            output = compiled(*args, **kwargs)
-        finally:
-            site.after(module, args, output)
-        return output
-
-    def undo() -> None:
-        setattr(module, COMPILED, compiled)
-
-    call.__self__ = site  # type: ignore[attr-defined]  # as the hooks of other modules have
-    setattr(module, COMPILED, call)
-    return undo
+    return EveryModule()
 
 
 # -- All annotations at once
@@ -190,109 +266,3 @@ def _named_models(model: Any) -> Iterable[tuple[str | None, Any]]:
     if isinstance(model, Mapping):
         return model.items()
     return ((None, root) for root in model)
-
-
-# -- Every model, from its first call on; its class becomes the first part of all paths
-
-
-_sites: WeakKeyDictionary[Any, Site] = WeakKeyDictionary()
-
-
-class EveryModule(Switch):
-    """Ranges around the calls of all modules of the process, and of their backward passes."""
-
-    def __init__(self) -> None:
-        self._hooks: list[Any] = []
-
-    def enable(self) -> None:
-        """Start annotating; does nothing if all modules are already annotated."""
-        MODULES.broken = False
-        with _changing:
-            if not (self._hooks or _Enabled.by):
-                _Enabled.by = self
-                for site in list(_sites.values()):
-                    site.on = True
-                self._hooks = [
-                    register_module_forward_pre_hook(_before),
-                    register_module_forward_hook(_after, always_call=True),
-                ]
-
-    def disable(self) -> None:
-        """Stop annotating and remove the hooks; a second call does nothing."""
-        with _changing:
-            if not self._hooks:
-                return
-            while self._hooks:
-                self._hooks.pop().remove()
-            _Enabled.by = None
-            for site in list(_sites.values()):
-                site.remove()  # closes open ranges, for example inside a forward
-
-
-class _Enabled:
-    """The object that annotates all modules now."""
-
-    by: EveryModule | None = None
-
-
-_changing = Lock()
-
-
-def every_module() -> EveryModule:
-    """Record every call of every module as a range.
-
-    Paths start with the class of the first module called.
-    """
-    return EveryModule()
-
-
-def _before(module: Any, args: Any) -> None:
-    if is_compiling() or state.idle:
-        return
-    try:
-        if _is_annotated_by_program(module):
-            return
-        site = _sites.get(module)
-        if site is None and not MODULES.broken:
-            _name_all(module)
-            site = _sites[module]
-    except Exception as error:
-        if not MODULES.takes(error):
-            raise
-        return
-    if site is not None:
-        site.before(module, args)
-
-
-def _after(module: Any, args: Any, output: Any) -> None:
-    if is_compiling():
-        return
-    try:
-        site = _sites.get(module)
-    except Exception as error:
-        if not MODULES.takes(error):
-            raise
-        return
-    if site is not None:
-        site.after(module, args, output)
-
-
-def _is_annotated_by_program(module: Any) -> bool:
-    """Return whether the program itself has annotated a module; its hook is then the first."""
-    hooks = module._forward_pre_hooks  # noqa: SLF001 (no public name)
-    return bool(hooks) and isinstance(getattr(next(iter(hooks.values())), "__self__", None), Site)
-
-
-def _name_all(root: Any) -> None:
-    """Name the modules of a model by their paths.
-
-    Modules that were called before keep their names.
-    """
-    module = getattr(root, WRAPPED, root)
-    name = getattr(
-        module, "original_name", type(module).__name__
-    )  # original_name: of a scripted module
-    for path, module in root.named_modules(prefix=name):
-        if module not in _sites:
-            readable = UNREADABLE.sub("_", path.replace(f".{WRAPPED}", ""))
-            _sites[module] = Site(readable, on=True)

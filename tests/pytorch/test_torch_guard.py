@@ -54,10 +54,9 @@ def fails(*_: object, **__: object) -> None:
 
 PLACES = {  # what a hook uses, by the guard that takes its error
     "before forward": (calls, "next_number", calls.MODULES),
-    "after forward": (calls, "nodes", calls.MODULES),
+    "before a pass": (modules, "begin_pass", calls.MODULES),
     "gradient": (calls, "current", calls.MODULES),
-    "accumulation": (calls, "mark_run", calls.MODULES),
-    "end of a pass": (calls.Pass, "finish", calls.MODULES),
+    "after a pass": (modules, "end_pass", calls.MODULES),
     "any module": (modules, "begin_call", calls.MODULES),
     "name of a module": (modules, "_class_name", calls.MODULES),
     "op": (ops, "op_name", ops.OPS),

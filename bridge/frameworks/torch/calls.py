@@ -1,174 +1,122 @@
-"""Ranges of module calls: open during forward, and reopened by autograd's nodes in backward.
+"""Ranges of module calls: open during forward, and again while a backward pass runs the nodes of the call.
 
-A call that has ended keeps no tensor alive, and no node of the graph except those that accumulate
-into a parameter's `grad`, which hold no other part of it.
+Autograd numbers the nodes of a thread in the order of their creation, and runs them in the reverse
+order. So a call owns the numbers between its begin and its end, and only where the owner changes
+does a backward pass need a hook. Outputs are not looked at, and no node or tensor is kept.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
 from threading import local
 from typing import Any, Protocol
 
-from torch import _C, Tensor, is_grad_enabled
+from torch import _C, Tensor
 from torch._C import DisableTorchFunction
 from torch._C._autograd import _get_sequence_nr
 from torch.autograd import Variable
+from torch.autograd.graph import GradientEdge
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.guard import Guard
-from bridge.annotate.hooks import FAILED
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry
 
-# -- The part of autograd's graph that one call of a module made, by sequence numbers
+MODULES = Guard("ranges of PyTorch's modules")
 
 
+# -- Sites and calls of modules
+
+
+CATEGORY = "module"
+# Calls have backward ranges in so many passes that begin after them, if those free their graphs.
+KEPT_PASSES = 8
 next_number = _get_sequence_nr  # returns the number of the next node of this thread
 
-ACCUMULATES = 2**64 - 1  # the number of every node that accumulates into a leaf's `grad`
-# Metadata key of such a node, for the number of the first node that leads to it and whether it ran.
-USE = "bridge"
-MAX_DEPTH = 8  # of nested containers that are searched
+
+class Site:
+    """A module of an annotated model: the labels of its ranges, and whether it still has any."""
+
+    def __init__(self, path: str, *, backward: bool = True) -> None:
+        self.on, self.backward = True, backward
+        self.forward_label = Label(f"module:{path}", category=CATEGORY)
+        self.backward_label = Label(f"backward:{path}", category=CATEGORY)
 
 
-class Part:
-    """The nodes of a call: numbers in [`begin`, `end`), the first, and the nodes they lead to."""
+class ModuleCall(Entry):
+    """One call of a module; it is also the entry of its forward range."""
 
-    __slots__ = ("begin", "end", "first", "number", "outside")
+    __slots__ = ("begin", "caller", "change", "identity", "module", "passed", "site")
 
-    def __init__(self, begin: int, end: int) -> None:
-        self.begin, self.end = begin, end
-        self.first: Any = None  # the node that was created first
-        self.number = end  # the number of `first`
-        self.outside: list[Any] = []  # nodes created before the call that its nodes lead to
+    def __init__(self, site: Site, module: int, caller: ModuleCall | None) -> None:
+        self.label, self.payload = site.forward_label, stack.new_call_id()
+        self.closed, self.stack, self.strand = False, None, None
+        self.site, self.module, self.caller = site, module, caller
+        self.passed = -1  # number of the last backward pass
 
-    def holds(self, node: Any) -> bool:
-        """Return whether a node was created in the call."""
-        return bool(self.begin <= node._sequence_nr() < self.end)  # noqa: SLF001 (no public name)
+    def chain(self) -> list[ModuleCall]:
+        """Return the calls around this one and itself, outermost first, that have backward ranges."""
+        outer = self.caller.chain() if self.caller else []
+        return [*outer, self] if self.site.backward and self.site.on else outer
 
-    def explore(self, roots: Sequence[Any], inner: Sequence[Part]) -> None:
-        """Find the first node and the nodes outside.
-
-        ``inner`` are the parts of inner calls, in order.
-        """
-        begins = [part.begin for part in inner]
-        seen, pending = set(roots), list(roots)
-        while pending:
-            node = pending.pop()
-            number = node._sequence_nr()  # noqa: SLF001 (the number that PyTorch's profiler records)
-            if not self.begin <= number < self.end:
-                self.outside += [node] if number != ACCUMULATES else []
-                continue
-            at = bisect_right(begins, number) - 1
-            inner_part = inner[at] if at >= 0 and number < inner[at].end else None
-            if inner_part:
-                node, number = inner_part.first, inner_part.number
-            if number < self.number:
-                self.first, self.number = node, number
-            followers = inner_part.outside if inner_part else _followers(node, number)
-            new = [other for other in followers if other not in seen]
-            seen.update(new)
-            pending += new
+    def backward_entry(self, number: int) -> Entry:
+        """Return a range of its backward work; all ranges in one pass share a call id."""
+        if self.passed != number:
+            self.passed, self.identity = number, stack.new_call_id()
+        return Entry(self.site.backward_label, self.identity)
 
 
-def _followers(node: Any, number: int) -> list[Any]:
-    """Return the nodes that get gradients from a node; accumulating nodes note its number."""
-    result = [other for other, _ in node.next_functions if other is not None]
-    for other in result:
-        if other._sequence_nr() == ACCUMULATES:  # noqa: SLF001 (as above)
-            earliest, spent = other.metadata.get(USE, (number, False))
-            other.metadata[USE] = (number if spent else min(earliest, number), False)
-    return result
+class Here(local):
+    """The innermost open call on this thread, and which call owns the nodes from each number on."""
+
+    def __init__(self) -> None:
+        self.call: ModuleCall | None = None
+        self.numbers: list[int] = []
+        self.owners: list[ModuleCall | None] = []
+        self.passes: deque[int] = deque([0], KEPT_PASSES)  # the number after each
+
+    def forget(self) -> None:
+        """Forget the calls before the last passes, unless one is open; call it after a pass."""
+        if self.call is None:
+            self.passes.append(next_number())
+            old = bisect_left(self.numbers, self.passes[0])
+            del self.numbers[:old], self.owners[:old]
 
 
-def accumulating(node: Any) -> list[Any]:
-    """Return the next nodes of a node that accumulate into the `grad` of a leaf."""
-    result = (other for other, _ in node.next_functions if other is not None)
-    return [other for other in result if other._sequence_nr() == ACCUMULATES]  # noqa: SLF001 (as above)
+_here = Here()
 
 
-def comes_next(node: Any, number: int) -> bool:
-    """Return whether an accumulating node runs after the node with this number.
-
-    It does unless it waits for a node with a lower number.
-    """
-    return bool(node.metadata.get(USE, (None,))[0] == number)
-
-
-def mark_run(node: Any) -> None:
-    """Note that a node has accumulated; nodes that lead to it later are of another graph."""
-    if USE in node.metadata:
-        node.metadata[USE] = (node.metadata[USE][0], True)
-
-
-def nodes(output: Any) -> list[Any]:
-    """Return the nodes that created the tensors of an output, each once.
-
-    Runs no code of the program: what is not a tensor or a plain container of Python is not looked into.
-    """
-    with DisableTorchFunction():
-        if issubclass(type(output), Tensor):
-            node = _creator(output)
-            return [] if node is None else [node]
-        creators = map(_creator, _tensors(output, MAX_DEPTH))
-        return list(dict.fromkeys(node for node in creators if node is not None))
-
-
-def _creator(tensor: Any) -> Any:
-    """Return the node that created a tensor; None for a view that PyTorch has made invalid.
-
-    It does so to a view, such as one of `unbind`, whose base changes in place; no gradient can reach that.
-    """
-    try:
-        return _grad_fn(tensor)
-    except RuntimeError:
+def begin_call(site: Site, module: int) -> ModuleCall | None:
+    """Open the range of a call of the module with this id; None if its wrapper has the range."""
+    here = _here
+    caller = here.call
+    if caller is not None and caller.site is site and caller.module != module:
         return None
+    call = ModuleCall(site, module, caller)
+    call.begin, call.change = next_number(), len(here.numbers)
+    stack.push(call)
+    here.numbers.append(call.begin)
+    here.owners.append(call if site.backward else caller)
+    here.call = call
+    return call
 
 
-_base: Any = _C.TensorBase
-_grad_fn = _base.grad_fn.__get__  # as `tensor.grad_fn`, which a class of the program may replace
-
-
-def _tensors(output: Any, depth: int) -> Iterator[Any]:
-    """Yield the tensors in tuples, lists, sets, dictionaries and dataclasses."""
-    if issubclass(type(output), Tensor):
-        yield output
-    elif depth:
-        for value in _values(output):
-            yield from _tensors(value, depth - 1)
-
-
-def _values(output: Any) -> Iterable[Any]:
-    """Return the values in a container, past any method that a class of the program defines."""
-    kind = type(output)
-    for container, values in VALUES.items():
-        if issubclass(kind, container):
-            return values(output)
-    if hasattr(kind, "__dataclass_fields__") and hasattr(kind, "__dict__"):
-        return _values(_attributes(output))
-    return ()
-
-
-VALUES: dict[type, Callable[[Any], Iterable[Any]]] = {
-    tuple: tuple.__iter__,
-    list: list.__iter__,
-    dict: dict.values,
-    set: set.__iter__,
-    frozenset: frozenset.__iter__,
-}
-
-
-def _attributes(output: Any) -> Any:
-    try:
-        return object.__getattribute__(output, "__dict__")
-    except AttributeError:  # it has slots
-        return None
-
-
-MODULES = Guard("ranges of PyTorch's modules")
+def end_call(call: ModuleCall) -> None:
+    """Close the range of a call."""
+    here = _here
+    here.call = call.caller
+    stack.close(call)
+    number = next_number()
+    if number == call.begin:  # it created no nodes
+        del here.numbers[call.change :], here.owners[call.change :]
+        return
+    here.numbers.append(number)
+    here.owners.append(call.caller)
 
 
 # -- Backward passes: their open ranges per thread, closed however a pass ends
@@ -195,13 +143,10 @@ class Pass:
         self.others = others  # the passes of this thread, which may nest
         self.calls: list[BackwardCall] = []
         self.entries: list[Entry] = []
-        self.waiting: dict[BackwardCall, list[Any]] = {}  # the hooks that will close a call
 
-    def open(self, call: BackwardCall) -> None:
+    def enter(self, call: BackwardCall | None) -> None:
         """Open a call and those around it, and close all other calls."""
-        if call in self.calls:
-            return
-        chain = call.chain()
+        chain = [] if call is None else call.chain()
         pairs = zip(self.calls, chain, strict=False)
         different = next((at for at, (old, new) in enumerate(pairs) if old is not new), None)
         common = min(len(self.calls), len(chain)) if different is None else different
@@ -212,31 +157,6 @@ class Pass:
             self.entries.append(entry)
             stack.push(entry)
 
-    def close(self, call: BackwardCall) -> None:
-        """Close a call, if it is open, and the calls opened in it."""
-        if call in self.calls:
-            self._shorten(self.calls.index(call))
-
-    def close_after(self, call: BackwardCall, nodes: list[Any]) -> None:
-        """Close a call when all ``nodes``, which accumulate into a leaf's `grad`, have run."""
-        if call not in self.calls or call in self.waiting:
-            return
-        pending = set(nodes)
-
-        def after(node: Any) -> None:
-            try:
-                mark_run(node)
-                pending.discard(node)
-                if not pending:
-                    self.close(call)
-            except Exception as error:
-                if not MODULES.takes(error):
-                    raise
-
-        self.waiting[call] = [
-            node.register_hook(lambda *_, node=node: after(node)) for node in nodes
-        ]
-
     def finish(self) -> None:
         """Close all open calls; the pass has ended or failed."""
         self._shorten(0)
@@ -246,8 +166,7 @@ class Pass:
     def _shorten(self, length: int) -> None:
         while len(self.calls) > length:
             stack.close(self.entries.pop())
-            for handle in self.waiting.pop(self.calls.pop(), ()):
-                handle.remove()
+            self.calls.pop()
 
 
 class PassEnd:
@@ -290,131 +209,96 @@ def current() -> Pass | None:
     return new
 
 
-def runs_next(node: Any, number: int) -> bool:
-    """Return whether the running pass runs an accumulating node after this number."""
+# -- The nodes at which the owner changes
+
+
+ACCUMULATES = 2**64 - 1  # the number of every node that accumulates into a leaf's `grad`
+COMPILED = "torch._dynamo.compiled_autograd"
+KEEPS_GRAPH, INPUTS = 1, 3  # places among the arguments of the engine
+
+_base: Any = _C.TensorBase
+_grad_fn = _base.grad_fn.__get__  # as `tensor.grad_fn`, which a class of the program may replace
+
+
+def begin_pass(outputs: Any, arguments: Any) -> list[Any] | None:
+    """Hook the nodes at which a backward pass of this thread's calls changes from call to call.
+
+    Where only some inputs get gradients, which nodes will run is not known, and each has a hook.
+    Returns the hooks to remove after the pass, None if the pass frees them with its graph.
+    """
+    numbers, owners = _here.numbers, _here.owners
+    if not numbers or _is_traced():
+        return []
+    nodes = _nodes(outputs, numbers[0])
+    is_partial = bool(arguments[INPUTS])
+    at, last, handles = len(numbers) - 1, None, []
+    for number in sorted(nodes, reverse=True):
+        while at >= 0 and numbers[at] > number:
+            at -= 1
+        owner = owners[at] if at >= 0 else None
+        if owner is not last or is_partial:
+            handles.append(nodes[number].register_prehook(partial(_enter, owner)))
+        last = owner
+    return handles if arguments[KEEPS_GRAPH] else None
+
+
+def _nodes(outputs: Any, first: int) -> dict[int, Any]:
+    """Return the nodes that a pass can reach by their numbers; none beyond those before the ``first`` number."""
+    with DisableTorchFunction():
+        pending = [node for node in map(_creator, outputs) if node is not None]
+    kept = list(pending)  # a node has one object in Python as long as that is kept
+    seen, result = set(map(id, pending)), {}
+    while pending:
+        node = pending.pop()
+        number = node._sequence_nr()  # noqa: SLF001 (the number that PyTorch's profiler records)
+        if number == ACCUMULATES:
+            continue
+        result[number] = node
+        if number < first:
+            continue
+        for other, _ in node.next_functions:
+            if other is not None and id(other) not in seen:
+                seen.add(id(other))
+                kept.append(other)
+                pending.append(other)
+    return result
+
+
+def _creator(output: Any) -> Any:
+    if issubclass(type(output), GradientEdge):
+        return output[0]
+    return _grad_fn(output) if issubclass(type(output), Tensor) else None
+
+
+# What runs ops in order to trace them, not for their results.
+TRACERS = (_C._TorchDispatchModeKey.PROXY, _C._TorchDispatchModeKey.FAKE)  # noqa: SLF001 (no public name)
+
+
+def _is_traced() -> bool:
+    """Return whether a pass is compiled, with the hooks of its nodes, or part of a transformation."""
+    if getattr(sys.modules.get(COMPILED), "compiled_autograd_enabled", False):
+        return True
+    if _C._are_functorch_transforms_active():  # noqa: SLF001 (as torch.autograd.Function asks)
+        return True
+    return any(_C._get_dispatch_mode(tracer) is not None for tracer in TRACERS)  # noqa: SLF001 (as above)
+
+
+def _enter(owner: ModuleCall | None, _gradients: object) -> None:
+    """Open the backward range of a call before its first node runs, and close those that have ended."""
+    if state.idle or MODULES.broken:
+        return
     try:
-        return comes_next(node, number) and bool(_C._will_engine_execute_node(node))  # noqa: SLF001 (as torch.autograd.graph asks)
-    except RuntimeError:  # autograd.grad() of this leaf: the gradient is returned, not accumulated
-        return False
+        if running := current():
+            running.enter(owner)
+    except Exception as error:
+        if not MODULES.takes(error):
+            raise
 
 
-# -- Sites and calls of modules
-
-
-CATEGORY = "module"
-
-
-class Site:
-    """A module of an annotated model: the labels of its ranges, and whether it still has any."""
-
-    def __init__(self, path: str, *, backward: bool = True) -> None:
-        self.on, self.backward = True, backward
-        self.forward_label = Label(f"module:{path}", category=CATEGORY)
-        self.backward_label = Label(f"backward:{path}", category=CATEGORY)
-
-
-class ModuleCall(Entry):
-    """One call of a module; it is also the entry of its forward range."""
-
-    __slots__ = (
-        "accumulating",
-        "begin",
-        "caller",
-        "identity",
-        "inner",
-        "last",
-        "module",
-        "passed",
-        "site",
-    )
-
-    def __init__(self, site: Site, module: int, caller: ModuleCall | None) -> None:
-        self.label, self.payload = site.forward_label, stack.new_call_id()
-        self.closed, self.stack, self.strand = False, None, None
-        self.site, self.module, self.caller = site, module, caller
-        self.begin = next_number()
-        self.inner: list[Part] = []  # parts of the calls that ended in this one
-        self.passed = -1  # number of the last backward pass
-
-    def follow(self, roots: list[Any]) -> None:
-        """Hook the nodes that gradients reach first, and the node that runs last."""
-        part = Part(self.begin, next_number())
-        own_roots = [root for root in roots if part.holds(root)]
-        inner, self.inner = self.inner, []
-        if not own_roots:
-            return
-        part.explore(own_roots, inner)
-        if self.caller is not None:
-            self.caller.inner.append(part)
-        for root in own_roots:
-            root.register_prehook(self.on_gradient)
-        # The nodes that accumulate after the node that runs last, and the number of that one.
-        self.accumulating, self.last = accumulating(part.first), part.number
-        part.first.register_hook(self.on_last_node)
-
-    def on_gradient(self, _gradients: object) -> None:
-        """Open the backward range, because a gradient of an output has arrived."""
-        try:
-            if state.idle or MODULES.broken or not self.site.on:
-                return
-            if running := current():
-                running.open(self)
-        except Exception as error:
-            if not MODULES.takes(error):
-                raise
-
-    def on_last_node(self, _sent: object, _received: object) -> None:
-        """Close the backward range after the last node and the accumulation of its gradients."""
-        try:
-            if state.idle or not (running := current()):
-                return
-            pending = [node for node in self.accumulating if runs_next(node, self.last)]
-            if pending:
-                running.close_after(self, pending)
-            else:
-                running.close(self)
-        except Exception as error:
-            if not MODULES.takes(error):
-                raise
-
-    def chain(self) -> list[ModuleCall]:
-        outer = self.caller.chain() if self.caller else []
-        return [*outer, self] if self.site.backward and self.site.on else outer
-
-    def backward_entry(self, number: int) -> Entry:
-        """Return a range of its backward work; all ranges in one pass share a call id."""
-        if self.passed != number:
-            self.passed, self.identity = number, stack.new_call_id()
-        return Entry(self.site.backward_label, self.identity)
-
-
-class Here(local):
-    """The innermost open call on this thread, which knows its caller."""
-
-    def __init__(self) -> None:
-        self.call: ModuleCall | None = None
-
-
-_here = Here()
-
-
-def begin_call(site: Site, module: int) -> ModuleCall | None:
-    """Open the range of a call of the module with this id; None if its wrapper has the range."""
-    caller = _here.call
-    if caller is not None and caller.site is site and caller.module != module:
-        return None
-    call = _here.call = ModuleCall(site, module, caller)
-    stack.push(call)
-    return call
-
-
-def end_call(call: ModuleCall, output: Any) -> None:
-    """Close the range of a call, and hook its nodes to reopen it in backward passes."""
-    _here.call = call.caller
-    stack.close(call)
-    if call.site.backward and output is not FAILED and is_grad_enabled() and not _transforms():
-        call.follow(nodes(output))
-
-
-# Whether functions of `torch.func` transform what runs; the nodes of their tensors are not to be taken.
-_transforms: Callable[[], bool] = _C._are_functorch_transforms_active  # noqa: SLF001 (as torch.autograd.Function asks)
+def end_pass(handles: Iterable[Any] | None) -> None:
+    """Remove the hooks that `begin_pass` returned."""
+    if handles is None:
+        _here.forget()
+    else:
+        for handle in handles:
+            handle.remove()

@@ -15,6 +15,7 @@ from typing import Any, Self
 from weakref import ref
 
 from torch import nn
+from torch.autograd import graph
 from torch.compiler import is_compiling
 from torch.jit import ScriptModule
 
@@ -22,7 +23,15 @@ from bridge.annotate.emit import state
 from bridge.annotate.hooks import FunctionHook, Hooks
 from bridge.annotate.label import checked_name
 from bridge.frameworks.torch.blocks import SharedSwitch, dataloader_waits, optimizer_steps
-from bridge.frameworks.torch.calls import MODULES, ModuleCall, Site, begin_call, end_call
+from bridge.frameworks.torch.calls import (
+    MODULES,
+    ModuleCall,
+    Site,
+    begin_call,
+    begin_pass,
+    end_call,
+    end_pass,
+)
 from bridge.frameworks.torch.functions import functions
 from bridge.frameworks.torch.ops import ops as every_op
 
@@ -132,15 +141,37 @@ def _begin(module: Any, _args: Any, _kwargs: Any) -> ModuleCall | None:
 def _end(call: ModuleCall | None, output: Any) -> Any:
     if call is not None:
         try:
-            end_call(call, output)
+            end_call(call)
         except Exception as error:
             if not MODULES.takes(error):
                 raise
     return output
 
 
+def _begin_pass(outputs: Any, arguments: Any, _: Any) -> list[Any] | None:
+    if not (state.idle or MODULES.broken):
+        try:
+            return begin_pass(outputs, arguments)
+        except Exception as error:
+            if not MODULES.takes(error):
+                raise
+    return []
+
+
+def _end_pass(handles: list[Any] | None, result: Any) -> Any:
+    try:
+        end_pass(handles)
+    except Exception as error:
+        if not MODULES.takes(error):
+            raise
+    return result
+
+
 def _call_hooks() -> list[FunctionHook]:
-    return [FunctionHook(nn.Module._wrapped_call_impl, _begin, _end)]  # noqa: SLF001 (what `__call__` is)
+    return [
+        FunctionHook(nn.Module._wrapped_call_impl, _begin, _end),  # noqa: SLF001 (what `__call__` is)
+        FunctionHook(graph._engine_run_backward, _begin_pass, _end_pass),  # noqa: SLF001 (what every pass calls)
+    ]
 
 
 _hooks = Hooks("modules of PyTorch", _call_hooks)

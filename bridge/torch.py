@@ -17,6 +17,7 @@ from bridge.frameworks.torch import (
     every_module,
     functions,
     model_stats,
+    native_ops,
     ops,
     optimizer_steps,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "every_module",
     "functions",
     "model_stats",
+    "native_ops",
     "ops",
     "optimizer_steps",
 ]

@@ -521,7 +521,13 @@ def training(tmp_path_factory):
         program = folder / "training.py"
         program.write_text("\n".join([RECORDER, NET, USED, "parts = {}", *lines, end]))
         done = python("-m", MAIN, *options, str(program))
-        assert (done.returncode, done.stderr) == (0, "")
+        says_what_changes = bool({"--ops", "--shapes"} & set(options))
+        assert done.returncode == 0
+        assert (
+            len(done.stderr.splitlines())
+            == done.stderr.count("a dispatch mode")
+            == says_what_changes
+        )
         return json.loads(done.stdout)
 
     return run

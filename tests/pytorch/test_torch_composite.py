@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from small import loss_of, nn, torch, transformer
+from torch._C._profiler import ProfilerState
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 import bridge.torch
 from bridge.annotate.emit import state
-from bridge.frameworks.torch import composite
+from bridge.frameworks.torch import composite, native
 
 
 def cnn():
@@ -142,38 +143,37 @@ def test_composite_ops_have_shapes():
     assert table["flop_once"].sum() == 2 * 2 * 3 * 4  # the op and what it consists of count once
 
 
-# -- PyTorch's own ranges, on GPUs; here by stand-ins
-
-
-class OwnRanges:
-    def __init__(self, **options) -> None:
-        self.log = [options]
-
-    def __call__(self, **options):
-        self.log.append(options)
-        return self
-
-    def __enter__(self) -> None:
-        self.log.append("on")
-
-    def __exit__(self, *_: object) -> None:
-        self.log.append("off")
+# -- PyTorch's own ranges, on GPUs; here the observer of another tool stands for them, which needs no GPU
 
 
 @pytest.fixture
 def on_gpu(tool, monkeypatch):
-    ranges = OwnRanges()
-    monkeypatch.setattr(sys.modules["bridge.frameworks.torch.ops"], "emit_nvtx", ranges)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    log = []
+    monkeypatch.setattr(native, "STATE", ProfilerState.ITT)
+    monkeypatch.setattr(native, "has_gpu", lambda: True)
+    monkeypatch.setattr(sys.modules["bridge.frameworks.torch.ops"], "has_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "_lazy_call", lambda begin: begin())
     monkeypatch.setattr(state, "attached", True)
-    return ranges
+    for name, word in (("_enable_profiler", "on"), ("_disable_profiler", "off")):
+        monkeypatch.setattr(native, name, logged(log, word, getattr(native, name)))
+    return log
+
+
+def logged(log, word, function):
+    def call(*args):
+        log.append(word)
+        return function(*args)
+
+    return call
 
 
 def test_a_tool_on_a_gpu_gets_pytorchs_ranges(on_gpu, tool):
     with bridge.torch.ops(shapes="text"):
+        assert torch.autograd._profiler_enabled()
         torch.ones(2)
-    assert on_gpu.log == [{}, {"record_shapes": True}, "on", "off"]
+    assert on_gpu == ["on", "off"]
     assert tool.names() == []
+    assert not torch.autograd._profiler_enabled()
 
 
 @pytest.mark.parametrize("options", [{"shapes": True}, {"flops": "auto"}])
@@ -181,7 +181,7 @@ def test_details_need_the_modes(on_gpu, tool, monkeypatch, options):
     monkeypatch.setattr("bridge.annotate.details.recordings", list)
     with bridge.torch.ops(**options):
         torch.ones(2)
-    assert on_gpu.log == [{}]
+    assert on_gpu == []
     assert tool.names() == ["aten::ones"]
 
 
@@ -191,25 +191,88 @@ def test_several_plain_requests_share_pytorchs_ranges(on_gpu, tool):
     with bridge.torch.ops():
         outer.disable()
         torch.ones(2)
-    assert on_gpu.log == [{}, {"record_shapes": False}, "on", "off"]
-    with bridge.torch.ops(), bridge.torch.ops(shapes="text"):
+    assert on_gpu == ["on", "off"]
+    with bridge.torch.auto(), bridge.torch.ops(shapes="text"):
         torch.ones(2)
-    sizes = [False, True, False]
-    texts = [entry for wanted in sizes for entry in ({"record_shapes": wanted}, "on", "off")]
-    assert on_gpu.log[4:] == texts
+    assert on_gpu == ["on", "off"] * 2
     assert tool.names() == []
 
 
 def test_no_op_has_a_range_of_pytorch_and_one_of_a_mode(on_gpu, tool, monkeypatch):
     monkeypatch.setattr("bridge.annotate.details.recordings", list)
-    with bridge.torch.ops():
+    with bridge.torch.auto():
         with bridge.torch.ops(shapes=True):
-            assert on_gpu.log == [{}, {"record_shapes": False}, "on", "off"]
+            assert on_gpu == ["on", "off"]
             torch.ones(2)
-        assert on_gpu.log[4:] == [{"record_shapes": False}, "on"]
+        assert on_gpu == ["on", "off", "on"]
         torch.zeros(2)  # a range of PyTorch, for the other block
-    assert on_gpu.log[6:] == ["off"]
+    assert on_gpu == ["on", "off"] * 2
     assert tool.names() == ["aten::ones"]
+
+
+def test_ops_that_are_not_requested_have_no_mode(tool):
+    with bridge.torch.auto():
+        torch.ones(2)
+        assert _get_current_dispatch_mode() is _get_current_function_mode() is None
+    assert tool.names() == []
+
+
+def test_pytorchs_ranges_begin_when_the_program_initializes_cuda(on_gpu, monkeypatch):
+    queued = []
+    monkeypatch.setattr(torch.cuda, "_lazy_call", queued.append)
+    with bridge.torch.auto():
+        assert on_gpu == []
+        queued.pop()()
+        assert on_gpu == ["on"]
+    with bridge.torch.auto():
+        pass
+    queued.pop()()  # too late
+    assert on_gpu == ["on", "off"]
+
+
+PROFILERS = {
+    "profiler": lambda: torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]),
+    "autograd": torch.autograd.profiler.profile,
+    "itt": torch.autograd.profiler.emit_itt,
+}
+
+
+@pytest.mark.parametrize("kind", PROFILERS)
+def test_pytorchs_ranges_step_aside_for_a_profiler_of_the_program(on_gpu, kind):
+    def counts(profiler):
+        with profiler as running:
+            nn.functional.linear(torch.ones(2, 3), torch.ones(2, 3))
+        events = running.key_averages() if kind != "itt" else ()
+        return {event.key: event.count for event in events}
+
+    expected = counts(PROFILERS[kind]())
+    with bridge.torch.auto():
+        assert counts(PROFILERS[kind]()) == expected
+        assert on_gpu == ["on", "off", "on"]
+        assert torch.autograd._profiler_enabled()
+    assert on_gpu == ["on", "off"] * 2
+    assert not torch.autograd._profiler_enabled()
+
+
+def test_a_profiler_that_runs_already_is_waited_for(on_gpu):
+    profiler = PROFILERS["profiler"]()
+    with profiler:
+        block = bridge.torch.auto()
+        block.__enter__()
+        torch.ones(2)
+        assert on_gpu == []
+    assert on_gpu == ["on"]
+    assert {event.key for event in profiler.key_averages()} >= {"aten::ones"}
+    block.__exit__(None, None, None)
+    assert on_gpu == ["on", "off"]
+
+
+def test_a_profiler_that_fails_to_start_leaves_pytorchs_ranges(on_gpu):
+    with bridge.torch.auto():
+        with pytest.raises((RuntimeError, AssertionError)):  # PyTorch without CUDA
+            torch.autograd.profiler.emit_nvtx().__enter__()
+        assert torch.autograd._profiler_enabled()
+        assert on_gpu == ["on", "off", "on"]
 
 
 class OwnDispatchMode(TorchDispatchMode):
@@ -232,15 +295,8 @@ def test_modes_of_the_program_between_two_blocks_are_left_as_they_were(
             torch.ones(2)
         assert _get_current_dispatch_mode() is None
         assert _get_current_function_mode() is None
-    assert on_gpu.log[1:] == [{"record_shapes": False}, "on", "off"] * 2
+    assert on_gpu == ["on", "off"] * 2
     assert tool.names() == ["aten::ones"]
-
-
-def test_sizes_are_recorded_while_somebody_asks_for_them(on_gpu, tool):
-    with bridge.torch.ops():
-        with bridge.torch.ops(shapes="text"):
-            assert on_gpu.log[-2:] == [{"record_shapes": True}, "on"]
-        assert on_gpu.log[-2:] == [{"record_shapes": False}, "on"]
 
 
 def test_what_another_thread_ends_is_left_by_its_own(on_gpu, tool):
@@ -248,14 +304,7 @@ def test_what_another_thread_ends_is_left_by_its_own(on_gpu, tool):
     ops.enable()
     with ThreadPoolExecutor() as pool:
         pool.submit(ops.disable).result()
-    assert on_gpu.log[2:] == ["on"]
+    assert on_gpu == ["on"]
     ops.enable()
     ops.disable()
-    assert on_gpu.log[2:] == ["on", "off", {"record_shapes": False}, "on", "off"]
-
-
-def test_where_kineto_runs_there_are_the_modes(on_gpu, tool):
-    with torch.profiler.profile(), bridge.torch.ops():
-        torch.ones(2)
-    assert on_gpu.log == [{}]
-    assert tool.names() == ["aten::ones"]
+    assert on_gpu == ["on", "off", "on", "off"]

@@ -106,7 +106,7 @@ def outer(model, x):
 @pytest.fixture(scope="module")
 def stacked():
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
-    with bridge.profile(with_stack=3) as session:
+    with bridge.profile(ops=True, with_stack=3) as session:
         for _ in range(2):
             outer(model, torch.ones(2, 3))
     return session
@@ -164,7 +164,7 @@ def group(tmp_path):
 def test_process_groups_are_those_of_pytorchs_trace(group, tmp_path):
     with profile(activities=[ProfilerActivity.CPU]) as theirs:
         torch.ones(2).add(1)
-    with bridge.profile() as session:
+    with bridge.profile(ops=True) as session:
         torch.ones(2).add(1)
     theirs.export_chrome_trace(str(tmp_path / "theirs.json"))
     expected = json.loads((tmp_path / "theirs.json").read_text())["distributedInfo"]
@@ -177,7 +177,7 @@ def test_process_groups_are_those_of_pytorchs_trace(group, tmp_path):
 
 
 def test_without_groups_nothing_is_told():
-    with bridge.profile() as session:
+    with bridge.profile(ops=True) as session:
         torch.ones(2)
     assert "distributed" not in session.report.capture.facts[0].metadata
 
@@ -187,7 +187,7 @@ def test_without_groups_nothing_is_told():
 
 @pytest.mark.parametrize("cpu", ["CPU", "cpu", ProfilerActivity.CPU])
 def test_a_session_switches_the_host_off_and_on(cpu):
-    with bridge.profile() as session:
+    with bridge.profile(ops=True) as session:
         torch.ones(2).add(1)
         session.toggle_collection_dynamic(False, [cpu])
         torch.ones(2).mul(2)
@@ -210,7 +210,7 @@ def test_a_session_switches_the_capture_off_and_on(tool):
 
 def test_another_kind_is_refused():
     with (
-        bridge.profile() as session,
+        bridge.profile(ops=True) as session,
         pytest.raises(ValueError, match="'CPU' and 'CUDA', not 'XPU'"),
     ):
         session.toggle_collection_dynamic(False, ["xpu"])

@@ -58,13 +58,22 @@ def test_level_0_records_ones_own_ranges_alone():
     assert names(session) == ["mine"]
 
 
-def test_level_1_records_ops_and_optimizers():
+def test_level_1_records_modules_and_optimizers():
     with bridge.profile() as session:
+        train(transformer(), STEPS)
+        assert _get_current_dispatch_mode() is None
+    found = calls(session)
+    assert found["module:Transformer"] == found["backward:Transformer"] == STEPS
+    assert found["Optimizer.step#SGD.step"] == STEPS
+    assert not [name for name in found if name.startswith(("aten::", "gc "))]
+
+
+def test_ops_are_recorded_on_request():
+    with bridge.profile(ops=True, with_modules=False) as session:
         train(transformer(), STEPS)
     found = calls(session)
     assert found["aten::addmm"] == STEPS * (2 * 4 + 1)
-    assert found["Optimizer.step#SGD.step"] == STEPS
-    assert not [name for name in found if name.startswith(("module:", "gc "))]
+    assert not [name for name in found if name.startswith("module:")]
 
 
 @pytest.mark.slow
@@ -79,7 +88,7 @@ def test_level_2_records_collections_as_well():
 
 def test_waits_for_data_are_ranges():
     data = torch.utils.data.DataLoader(list(range(6)), batch_size=2)
-    with bridge.profile() as session:
+    with bridge.profile(ops=True) as session:
         for _ in data:
             pass
     loader = [name for name in names(session) if name.startswith("enumerate(DataLoader)#")]
@@ -95,7 +104,7 @@ def arguments(session: bridge.Session, op: str) -> list[dict[str, object]]:
 
 
 def test_shapes_dtypes_and_bytes():
-    with bridge.profile(record_shapes=True) as session:
+    with bridge.profile(ops=True, record_shapes=True) as session:
         torch.mm(torch.ones(2, 3), torch.ones(3, 4))
     [details] = arguments(session, "aten::mm")
     assert details["shapes"] == [[2, 3], [3, 4]]
@@ -109,7 +118,7 @@ def test_shapes_dtypes_and_bytes():
 
 
 def test_without_details_nothing_is_described():
-    with bridge.profile() as session:
+    with bridge.profile(ops=True) as session:
         torch.mm(torch.ones(2, 3), torch.ones(3, 4))
     assert set(session.report.capture.ranges["json"]) == {""}
 
@@ -169,7 +178,7 @@ def test_flops_of_a_convolution_in_groups():
 
 def test_modules_forward_and_backward():
     model = transformer()
-    with bridge.profile(with_modules=True) as session:
+    with bridge.profile(ops=True, with_modules=True) as session:
         train(model, STEPS)
     found = calls(session)
     for part in ("", ".head", *(f".layers.1{path}" for path in LAYER if path != ".mlp.3")):
@@ -180,7 +189,7 @@ def test_modules_forward_and_backward():
 
 
 def test_a_session_that_ends_within_a_forward_leaves_no_module_open():
-    session = bridge.profile(with_modules=True)
+    session = bridge.profile(ops=True, with_modules=True)
 
     class Stopping(nn.Module):
         def forward(self, x):
@@ -203,7 +212,7 @@ def test_a_session_that_ends_within_a_forward_leaves_no_module_open():
 @pytest.mark.parametrize("options", [{}, {"level": 0}, ALL])
 def test_results_are_the_same_to_the_bit(options):
     expected = train(transformer(), STEPS)
-    with bridge.profile(**options) as session:
+    with bridge.profile(ops=True, **options) as session:
         found = train(transformer(), STEPS)
     assert identical(expected, found)
     assert identical(expected, train(transformer(), STEPS))
@@ -214,7 +223,7 @@ def test_results_are_the_same_to_the_bit(options):
 def test_models_are_copied_and_saved_as_before(tmp_path):
     model = transformer()
     before = set(vars(model))
-    with bridge.profile(**ALL):
+    with bridge.profile(ops=True, **ALL):
         loss_of(model)[1].backward()
         copied = copy.deepcopy(model)
         torch.save(model.state_dict(), tmp_path / "state.pt")
@@ -233,7 +242,7 @@ def test_a_compiled_model(options):
     compiled = torch.compile(model, backend="aot_eager")
     batch = torch.ones(2, 4)
     expected = model(batch)
-    with bridge.profile(**options) as session:
+    with bridge.profile(ops=True, **options) as session:
         for _ in range(STEPS):
             found = compiled(batch)
             found.sum().backward()
@@ -248,7 +257,7 @@ def test_a_compiled_model(options):
 
 def test_within_another_mode_and_around_one():
     run = torch.ones(2, 3), torch.ones(3, 4)
-    with FlopCounterMode(display=False) as around, bridge.profile() as session:
+    with FlopCounterMode(display=False) as around, bridge.profile(ops=True) as session:
         torch.mm(*run)
         with FlopCounterMode(display=False) as inside:
             torch.mm(*run)
@@ -259,7 +268,7 @@ def test_within_another_mode_and_around_one():
 
 def test_cycles_within_another_mode():
     schedule = bridge.schedule(wait=1, warmup=0, active=1)
-    cycles = bridge.profile(schedule=schedule)
+    cycles = bridge.profile(ops=True, schedule=schedule)
     with FlopCounterMode(display=False) as counter, cycles as session:
         for _ in range(4):
             torch.mm(torch.ones(2, 3), torch.ones(3, 4))
@@ -268,7 +277,7 @@ def test_cycles_within_another_mode():
 
 
 def test_pause_and_resume_around_ops():
-    with bridge.profile() as session:
+    with bridge.profile(ops=True) as session:
         torch.zeros(1)
         session.pause()
         assert _get_current_dispatch_mode() is None
@@ -309,7 +318,7 @@ def test_cycles_and_steps_are_those_of_torch_profiler(numbers):
     def of_ours(session) -> None:
         ours.append(counted(session.step_num, names(session)))
 
-    run(bridge.profile(schedule=bridge.schedule(**numbers), on_trace_ready=of_ours))
+    run(bridge.profile(ops=True, schedule=bridge.schedule(**numbers), on_trace_ready=of_ours))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as an error, what it says of itself ends in a crash
         run(
@@ -321,7 +330,11 @@ def test_cycles_and_steps_are_those_of_torch_profiler(numbers):
         )
     assert ours == theirs
     again, ours = ours, []
-    run(bridge.profile(schedule=torch.profiler.schedule(**numbers), on_trace_ready=of_ours))
+    run(
+        bridge.profile(
+            ops=True, schedule=torch.profiler.schedule(**numbers), on_trace_ready=of_ours
+        )
+    )
     assert ours == again
 
 
@@ -334,7 +347,7 @@ def test_what_an_op_costs(capsys):
     def cost(**options: object) -> float:
         best = float("inf")
         for _ in range(5):
-            with bridge.profile(**options):
+            with bridge.profile(ops=True, **options):
                 begun = time.perf_counter()
                 for _ in range(500):
                     some.neg()
@@ -368,7 +381,7 @@ def details_of(session, op="aten::addmm"):
 
 
 def test_a_session_within_ops_records_what_they_ask_for():
-    with bridge.torch.ops(strides=True, stacks=True), bridge.profile() as session:
+    with bridge.torch.ops(strides=True, stacks=True), bridge.profile(ops=True) as session:
         linear()
     for op in ("aten::mm", "aten::linear"):
         [found] = details_of(session, op)
@@ -376,7 +389,7 @@ def test_a_session_within_ops_records_what_they_ask_for():
 
 
 def test_ops_within_a_session_add_to_it_until_they_end():
-    with bridge.profile() as session:
+    with bridge.profile(ops=True) as session:
         linear()
         with bridge.torch.ops(strides=True, stacks=True):
             linear()
@@ -399,7 +412,7 @@ def test_each_of_two_requests_gets_its_details():
 
 def test_ops_that_outlive_a_session_end_by_themselves():
     extra = bridge.torch.ops(stacks=True)
-    session = bridge.profile()
+    session = bridge.profile(ops=True)
     session.start()
     extra.enable()
     session.stop()
@@ -412,6 +425,6 @@ def test_ops_alone_ask_nothing_of_a_session_without_ops():
     with bridge.torch.ops(strides=True), bridge.profile(level=0) as session, bridge.nvtx_op("mine"):
         linear()
     assert session.by("op")["op"].tolist() == ["mine"]
-    with bridge.profile() as later:
+    with bridge.profile(ops=True) as later:
         linear()
     assert details_of(later, "aten::mm") == [set()]

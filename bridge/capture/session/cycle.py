@@ -24,7 +24,7 @@ from bridge.annotate.recording.sink import Memory
 from bridge.annotate.recording.writer import Writer
 from bridge.annotate.stack import Entry, close, push
 from bridge.capture.session.control import capture_control
-from bridge.capture.session.options import OPS, RUNTIME, Options
+from bridge.capture.session.options import FRAMEWORKS, RUNTIME, Options
 from bridge.capture.session.recordings import CycleRecording
 from bridge.capture.session.transitions import call_all
 from bridge.frameworks.autorun import expect, forget
@@ -107,7 +107,7 @@ class Automatic:
     def _switches(self) -> Iterator[Switch]:
         if self._options.level >= RUNTIME:
             yield Collections()
-        if self._options.level < OPS and not self._options.api_calls:
+        if self._options.level < FRAMEWORKS and not self._options.api_calls:
             return
         if "torch.nn" in sys.modules:
             yield from self._torch_switches()
@@ -128,7 +128,7 @@ class Automatic:
         options = self._options
         if options.api_calls or options.level >= RUNTIME:
             yield torch.api_calls()
-        if options.level < OPS:
+        if options.level < FRAMEWORKS:
             return
         yield torch.optimizer_steps()
         yield torch.dataloader_waits()
@@ -137,7 +137,10 @@ class Automatic:
             yield torch.every_module()
         details = options.details
         flops = details and details.flops
-        yield torch.ops(shapes=bool(details), flops=flops, stacks=options.with_stack)
+        if options.records_ops:
+            yield torch.ops(shapes=bool(details), flops=flops, stacks=options.with_stack)
+        else:
+            yield torch.native_ops()
 
 
 # -- Cycles

@@ -18,7 +18,8 @@ from bridge.capture.session.schedule import SCHEDULE_VARIABLE, parse_schedule
 from bridge.capture.session.schedule import schedule as schedule_of
 from bridge.knowledge.suggestions import unknown_name
 
-OPS, RUNTIME = LEVELS = (1, 2)  # ops of frameworks; also API calls and garbage collections
+# Modules, optimizers and data loaders of frameworks; also their ops, API calls and garbage collections.
+FRAMEWORKS, RUNTIME = LEVELS = (1, 2)
 
 
 TRACES = (".json", ".json.gz")
@@ -31,11 +32,12 @@ class Options:
     schedule: Callable[[int], Any] | None = None
     on_trace_ready: Callable[[Any], Any] | None = None
     level: int = 1
+    ops: bool = False
     record_shapes: bool = False
     profile_memory: bool = False
     sample_rate: int = 0
     with_flops: bool = False
-    with_modules: bool = False
+    with_modules: bool = True
     api_calls: bool = False
     with_stack: bool | int = False
     acc_events: bool = False
@@ -64,6 +66,12 @@ class Options:
             raise ValueError(f"profile: dump_period is in seconds, more than 0, not {seconds!r}")
         if self.path is None or not self.path.name.endswith(ENDING):
             raise ValueError(f"profile: to dump while running takes a path that ends in {ENDING}")
+
+    @property
+    def records_ops(self) -> bool:
+        """Whether every op of PyTorch has a range, also where only modes can record it."""
+        details = self.record_shapes or self.with_flops or self.with_stack
+        return bool(self.level > 0 and (self.ops or details)) or self.level >= RUNTIME
 
     @property
     def details(self) -> DetailOptions | None:
@@ -95,7 +103,8 @@ def _kinds_of_environment() -> dict[str, Any]:
     if kinds is None:
         return {}
     return {
-        "level": OPS if mode.OPS in kinds else 0,
+        "level": FRAMEWORKS if kinds & {mode.OPS, mode.MODULES, mode.SHAPES} else 0,
+        "ops": mode.OPS in kinds,
         "api_calls": mode.API in kinds,
         "profile_memory": mode.MEMORY in kinds,
         "with_modules": mode.MODULES in kinds,

@@ -298,11 +298,12 @@ def profile(
     schedule: Callable[[int], Any] | None = None,
     on_trace_ready: Callable[[Session], Any] | None = None,
     level: int = 1,
+    ops: bool = False,
     record_shapes: bool = False,
     profile_memory: bool = False,
     sample_rate: int = 0,
     with_flops: bool = False,
-    with_modules: bool = False,
+    with_modules: bool = True,
     api_calls: bool = False,
     with_stack: bool | int = False,
     acc_events: bool = False,
@@ -319,10 +320,10 @@ def profile(function: Any = None, /, **options: Any) -> Any:
 
     ``schedule`` selects the recorded steps (default: all). ``on_trace_ready`` is called with the
     session after each recorded cycle. ``level`` 0 records the program's own annotations, 1 also
-    PyTorch's ops, 2 also calls of its Python API and garbage collections. ``record_shapes`` and
-    ``with_flops`` record details of every op, ``with_modules`` records modules as ranges,
-    ``api_calls`` the calls of PyTorch's Python API, ``with_stack`` the frames of the program that
-    call PyTorch's ops (8, or another number).
+    PyTorch's modules (but with ``with_modules=False``), optimizer steps and waits for data, 2 also its
+    ops, calls of its Python API and garbage collections. ``ops`` records every op of PyTorch,
+    ``record_shapes`` and ``with_flops`` also details of each, ``with_stack`` the frames of the program that
+    call it (8, or another number), ``api_calls`` the calls of PyTorch's Python API.
     ``profile_memory`` samples memory at each step, ``sample_rate`` also at every so many ops.
     ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) for each cycle; a ``.jsonl`` file
     grows while the session runs, at least every ``dump_period`` seconds. ``acc_events`` puts all

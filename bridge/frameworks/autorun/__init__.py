@@ -29,8 +29,9 @@ HELP = f"""usage: {USAGE}
 
 Run a program unchanged, with annotations: models, optimizers and data loaders of PyTorch; JAX; CuPy.
 
-  --ops               a range for every op of PyTorch
-  --shapes            the same, with the sizes of its inputs
+  --ops               a range for every op of PyTorch, by a mode where there is no GPU
+  --no-ops            none for ops on a GPU, where PyTorch itself emits them
+  --shapes            the same as --ops, and records the sizes of inputs
   --api               a range for every call of PyTorch's Python API
   --no-modules        none for the modules of PyTorch
   --wrap MODULE[:F,G] make functions of a module ops when it is imported: those named (a method is
@@ -47,7 +48,7 @@ class Options(NamedTuple):
     """
 
     modules: bool = True
-    ops: bool = False
+    ops: bool | None = None  # None: where PyTorch itself emits them
     shapes: bool = False
     api: bool = False
     wraps: tuple[Wrap, ...] = ()
@@ -56,6 +57,7 @@ class Options(NamedTuple):
 
 FLAGS = {
     "--ops": ("ops", True),
+    "--no-ops": ("ops", False),
     "--shapes": ("shapes", True),
     "--api": ("api", True),
     "--no-modules": ("modules", False),
@@ -122,15 +124,17 @@ def _torch(options: Options) -> None:
     from bridge.frameworks.torch.custom_ops import custom_ops
     from bridge.frameworks.torch.functions import api_calls
     from bridge.frameworks.torch.modules import every_module
-    from bridge.frameworks.torch.ops import ops
+    from bridge.frameworks.torch.ops import native_ops, ops
 
     optimizer_steps().enable()
     dataloader_waits().enable()
     if options.api:
         api_calls().enable()
+    custom_ops().enable()
     if options.ops or options.shapes:
-        custom_ops().enable()
         ops(shapes=options.shapes).enable()
+    elif options.ops is None:
+        native_ops().enable()
     if options.modules:
         every_module().enable()
 
@@ -292,7 +296,7 @@ def _options_of_mode() -> Options:
         return Options()
     return Options(
         modules=mode.MODULES in kinds,
-        ops=mode.OPS in kinds,
+        ops=mode.OPS in kinds or None,
         shapes=mode.SHAPES in kinds,
         api=mode.API in kinds,
     )

@@ -13,7 +13,7 @@ from bridge.frameworks.torch.blocks import BlockRanges, dataloader_waits, optimi
 from bridge.frameworks.torch.custom_ops import CustomOps, custom_ops
 from bridge.frameworks.torch.functions import ApiCalls, Functions, api_calls, functions
 from bridge.frameworks.torch.modules import Annotation, EveryModule, annotate, auto, every_module
-from bridge.frameworks.torch.ops import Ops, ops
+from bridge.frameworks.torch.ops import Ops, native_ops, ops
 from bridge.frameworks.torch.stats import Stats, model_stats
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "every_module",
     "functions",
     "model_stats",
+    "native_ops",
     "ops",
     "optimizer_steps",
 ]

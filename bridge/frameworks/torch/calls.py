@@ -57,7 +57,14 @@ class ModuleCall(Entry):
         self.label, self.payload = site.forward_label, stack.new_call_id()
         self.closed, self.stack, self.strand = False, None, None
         self.site, self.module, self.caller = site, module, caller
-        self.passed = -1  # number of the last backward pass
+        self.begin, self.change = (
+            next_number(),
+            -1,
+        )  # the latter is the place among those of the thread
+        self.passed, self.identity = (
+            -1,
+            0,
+        )  # number of the last backward pass, and the call id in it
 
     def chain(self) -> list[ModuleCall]:
         """Return the calls around this one and itself, outermost first, that have backward ranges."""
@@ -98,7 +105,7 @@ def begin_call(site: Site, module: int) -> ModuleCall | None:
     if caller is not None and caller.site is site and caller.module != module:
         return None
     call = ModuleCall(site, module, caller)
-    call.begin, call.change = next_number(), len(here.numbers)
+    call.change = len(here.numbers)
     stack.push(call)
     here.numbers.append(call.begin)
     here.owners.append(call if site.backward else caller)

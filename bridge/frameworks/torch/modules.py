@@ -33,6 +33,7 @@ from bridge.frameworks.torch.calls import (
     end_pass,
 )
 from bridge.frameworks.torch.functions import functions
+from bridge.frameworks.torch.ops import native_ops
 from bridge.frameworks.torch.ops import ops as every_op
 
 WRAPPED = "_orig_mod"  # name of the module that torch.compile wraps
@@ -268,14 +269,16 @@ def auto(
     model: Any = None,
     *,
     modules: bool = True,
-    ops: bool = False,
+    ops: bool | None = None,
     shapes: bool | str = False,
     optimizer: bool = True,
     dataloader: bool = True,
 ) -> Iterator[None]:
-    """Annotate models, optimizers and data loaders in a block; ops with ``ops`` or ``shapes``.
+    """Annotate models, optimizers and data loaders in a block.
 
-    Several models are given as an iterable, or as a mapping from names.
+    Ops have ranges where PyTorch itself emits them: under a tool on a GPU. With ``ops`` or ``shapes``
+    they have them everywhere, by modes (see `ops`), and without if ``ops`` is False. Several models are
+    given as an iterable, or as a mapping from names.
     """
     with ExitStack() as undo:
         for name, root in _named_models(model) if modules else ():
@@ -286,6 +289,8 @@ def auto(
             undo.enter_context(dataloader_waits())
         if ops or shapes:
             undo.enter_context(every_op(shapes=shapes))
+        elif ops is None:
+            undo.enter_context(native_ops())
         yield
 
 

@@ -1,20 +1,19 @@
 """Annotate every op that PyTorch dispatches, with the names of PyTorch's profiler.
 
-Three sources give them: a dispatch mode the ops that run, a function mode the composite ops around
-them (see `composite`), autograd the node that a backward op belongs to. The modes do not change
-results, and are not entered if nothing is to be emitted. A tool alone, on a GPU, gets the ranges
-that PyTorch itself emits (`emit_nvtx`).
+A tool on a GPU gets the ranges that PyTorch itself emits (see `native`). Elsewhere, and for details, there are
+modes: a dispatch mode records the ops that run, a function mode the composite ops around them (see
+`composite`), autograd names the node of a backward op. Under a dispatch mode PyTorch runs some ops as others,
+so modes are entered only on request, and not if nothing is to be emitted.
 """
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from importlib import import_module
 from threading import local
 from typing import Any
 
-from torch import cuda
-from torch.autograd import _profiler_enabled
-from torch.autograd.profiler import emit_nvtx
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
@@ -32,6 +31,7 @@ from bridge.frameworks.torch.composite import (
     ModeOptions,
     node_entry,
 )
+from bridge.frameworks.torch.native import NATIVE_OPS, NativeRanges, has_gpu
 from bridge.frameworks.torch.sizes import with_sizes
 
 # -- Ops
@@ -114,6 +114,24 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
                 observer.note(number, seen, result)
 
 
+class Notice:
+    """What the modes change, printed once in a process."""
+
+    TEXT = (
+        "bridge: a dispatch mode records PyTorch's ops: some run as others (add_ as add), fused paths are off,"
+        " and each op takes some µs longer\n"
+    )
+    printed = False
+
+    @classmethod
+    def print(cls) -> None:
+        """Print it to stderr, unless that has been done."""
+        if not cls.printed:
+            cls.printed = True
+            with suppress(Exception):  # stderr may be None, or closed
+                sys.stderr.write(cls.TEXT)
+
+
 class Requests:
     """Who enabled ops on one thread, and what records what any of them asks for.
 
@@ -125,14 +143,13 @@ class Requests:
         self.of: dict[Ops, bool] = {}
         self.mode: Any = None
         self.composite: Any = None
-        self.pytorch: Any = None  # its ranges, in place of the modes
-        self.sizes = False  # whether those have sizes in their texts
+        self.native: NativeRanges | None = None  # in place of the modes
         self.over = False  # ended on another thread, which cannot end them on this one
 
     @property
     def records(self) -> bool:
         """Whether ops get ranges."""
-        return self.mode is not None or self.pytorch is not None
+        return self.mode is not None or self.native is not None
 
     def add(self, ops: Ops, *, active: bool) -> None:
         """Record also what ``ops`` asks for."""
@@ -142,15 +159,13 @@ class Requests:
         self._update()
 
     def _start(self) -> None:
-        """Begin to record: by PyTorch's ranges where they are enough, else by the modes."""
-        is_enough, sizes = self._can_use_pytorch(), any(request.in_text for request in self.of)
-        if is_enough and self.pytorch is not None and sizes == self.sizes:
-            return
-        self._leave_pytorch()
-        if is_enough:
-            self.pytorch, self.sizes = emit_nvtx(record_shapes=sizes), sizes
-            self.pytorch.__enter__()
-        else:
+        """Begin to record: by PyTorch's ranges where they are enough, else by the modes if anyone wants these."""
+        if self._can_be_native():
+            if self.native is None:
+                self.native = NativeRanges()
+                self.native.begin()
+        elif not all(request.native_only for request, active in self.of.items() if active):
+            self._leave_native()
             self._enter_modes()
 
     def settle(self) -> None:
@@ -162,24 +177,21 @@ class Requests:
             return
         if self.mode is None:
             self._start()
-        elif self._can_use_pytorch() and _get_current_dispatch_mode() is self.mode:
+        elif self._can_be_native() and _get_current_dispatch_mode() is self.mode:
             self._leave_modes()
             self._start()
 
-    def _can_use_pytorch(self) -> bool:
-        """Return whether PyTorch's ranges reach all who want them.
-
-        They go to the tool only, and have no details. PyTorch's profiler uses the same place.
-        """
+    def _can_be_native(self) -> bool:
+        """Return whether PyTorch's ranges reach all who want them: they go to the tool only, without details."""
         return (
             state.attached
             and state.writer is None
             and not any(request.details for request in self.of)
-            and cuda.is_available()
-            and (self.pytorch is not None or not _profiler_enabled())
+            and has_gpu()
         )
 
     def _enter_modes(self) -> None:
+        Notice.print()
         # The first op of a mode would load it, for a second, and count it as its own time.
         import_module("torch._dynamo")
         self.mode, self.composite = Mode(), CompositeMode()
@@ -188,10 +200,10 @@ class Requests:
         if not Compiler.has_run:
             self.composite.__enter__()
 
-    def _leave_pytorch(self) -> None:
-        ranges, self.pytorch, self.over = self.pytorch, None, False
+    def _leave_native(self) -> None:
+        ranges, self.native, self.over = self.native, None, False
         if ranges is not None:
-            ranges.__exit__(None, None, None)
+            ranges.end()
 
     def _leave_modes(self) -> None:
         """Exit the modes that are the innermost ones; others stay, and only forward ops."""
@@ -207,7 +219,7 @@ class Requests:
         if self.mode is not None and self.mode.over:
             self._leave_modes()
         if self.over:
-            self._leave_pytorch()
+            self._leave_native()
 
     def remove(self, ops: Ops) -> None:
         """Record what the others ask for; without others it is over."""
@@ -215,7 +227,7 @@ class Requests:
         self._update()
         if any(list(self.of.values())):
             return
-        self.over = self.pytorch is not None
+        self.over = self.native is not None
         if self.mode is not None:
             self.mode.over = self.composite.over = True
 
@@ -248,8 +260,14 @@ _here = Here()
 class Ops(Switch):
     """Ranges around every op of the threads that enable it, and of their backward passes."""
 
-    def __init__(self, details: DetailOptions | None, *, in_text: bool) -> None:
-        self.details, self.in_text = details, in_text
+    def __init__(
+        self,
+        details: DetailOptions | None = None,
+        *,
+        in_text: bool = False,
+        native_only: bool = False,
+    ) -> None:
+        self.details, self.in_text, self.native_only = details, in_text, native_only
         self._enabled: list[Requests] = []  # of each thread that enabled it
 
     def enable(self) -> None:
@@ -257,7 +275,7 @@ class Ops(Switch):
 
         If nothing records, only its details are added to the ops of a session that starts later.
         """
-        OPS.broken = COMPOSITE_OPS.broken = False
+        OPS.broken = COMPOSITE_OPS.broken = NATIVE_OPS.broken = False
         emit.current()
         requests = _here.requests
         requests.leave_if_over()
@@ -312,6 +330,11 @@ def ops(
     if with_shapes or frames:
         details = DetailOptions(with_shapes, flops=flops, strides=strides, stacks=frames)
     return Ops(details, in_text=shapes == TEXT and not with_shapes)
+
+
+def native_ops() -> Ops:
+    """Record every op by the ranges of PyTorch itself: under a tool, where there is a GPU. Elsewhere there are none."""
+    return Ops(native_only=True)
 
 
 def _label(name: str) -> Label | None:

@@ -125,8 +125,8 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 @program_option(
     "--auto",
     is_flag=True,
-    help="Annotate the program and its child processes: PyTorch's modules, ops with input shapes, optimizer steps and data"
-    " loading; JAX; CuPy. The same as python -m bridge.autorun --shapes.",
+    help="Annotate the program and its child processes: PyTorch's modules, ops with input shapes,"
+    " optimizer steps and data loading; JAX; CuPy. The same as python -m bridge.autorun --shapes.",
 )
 @option(
     "--no-ops",
@@ -148,7 +148,8 @@ def run(
 ) -> None:
     """Profile PROGRAM: a Python script, with -m a module, or any command.
 
-    A command needs -- before it only if a script here has its name. The exit status is that of the program. The report is imported and its summary printed.
+    A command needs -- before it only if a script here has its name. The exit status is that of the
+    program. The report is imported and its summary printed.
     """
     from bridge.capture.plan import plan
     from bridge.capture.tool import Request

@@ -137,6 +137,7 @@ def _uncached(domain: Any, method: str) -> Any:
 
 
 LIBRARY = "libnvtx3interop.so.1"
+BESIDE = Path(__file__).parents[2] / "nvidia"
 WHEELS = ("nvidia-nvtx", "nvidia-nvtx-cu13", "nvidia-nvtx-cu12")
 # Domain of sessions. Its few labels are always registered: nsys finds capture ranges by registered
 # names.
@@ -286,8 +287,13 @@ def connect_interop() -> Interop | str:
 
 
 def find_library() -> Path | None:
-    """Return the path of the library in the wheels: `nvidia/cu13/lib` or `nvidia/nvtx/lib`."""
+    """Return the path of the library in the wheels: `nvidia/cu13/lib` or `nvidia/nvtx/lib`.
+
+    A Python of another environment, which autorun annotates, may have none: then it is that beside this package.
+    """
     spec = find_spec("nvidia")
     roots = spec.submodule_search_locations if spec else None
-    result = sorted(path for root in roots or () for path in Path(root).glob(f"*/lib/{LIBRARY}"))
-    return result[-1] if result else None
+    for root in (*(roots or ()), BESIDE):
+        if result := sorted(Path(root).glob(f"*/lib/{LIBRARY}")):
+            return result[-1]
+    return None

@@ -66,7 +66,20 @@ def current() -> Emitter:
                 use(*choose(os.environ))
                 tool = any(os.environ.get(sign) for sign in SIGNS)
                 state.attached = tool and not state.idle
+                record_rank()
     return state.emitter  # type: ignore[return-value]  # `use` has set it
+
+
+def record_rank() -> None:
+    """Begin the recording of a process with a rank beside its report, which calls without details would not begin."""
+    folder = os.environ.get("BRIDGE_SIDECAR")
+    if not state.attached or folder in (None, "", "off"):
+        return
+    from bridge.annotate.recording import lines, recorder  # as above: needed only with a tool
+
+    writer = recorder.sidecar_writer() if lines.ranks(os.environ) else None
+    if writer is not None:
+        writer.begin()
 
 
 def use(emitter: Emitter | None, reason: str = "chosen by the program") -> Emitter | None:

@@ -6,6 +6,7 @@ the program counts, and a report that was written is kept in any case.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -28,6 +29,14 @@ from bridge.annotate.recording.recorder import FOLDER, OF_REPORT, PREFIX
 from bridge.annotate.recording.sink import ENDING
 from bridge.capture import ncu, nsys, tool
 from bridge.capture.cupti import launch as cupti
+from bridge.capture.interpreter import (
+    ELF,
+    beginning,
+    is_other_program,
+    is_python,
+    python_words,
+    unannotated,
+)
 from bridge.capture.session.control import NVTX
 from bridge.capture.session.schedule import SCHEDULE_VARIABLE
 from bridge.capture.tool import (
@@ -40,14 +49,28 @@ from bridge.capture.tool import (
     Request,
     command_line,
 )
-from bridge.frameworks.autorun import LAUNCHER
+from bridge.frameworks.autorun import LAUNCHER, child_environment, parse_options
 from bridge.output import MAX_NAME
 
 # -- The command of the program: a Python script, a module, or any command
 
 
-PYTHON = re.compile(r"python[\d.]*")
-ELF = b"\x7fELF"
+def is_command(words: Sequence[str], *, module: bool, plain: bool) -> bool:
+    """Return whether words are a command, and not a script or a module for this Python.
+
+    ``plain``: they stand after --. Without it they are a command if the first word is a program, and no
+    script of Python here. Raises MisuseError for a ``module`` after --.
+    """
+    if plain and module:
+        remedy = ": leave -- and the interpreter away" if is_python(words[0]) else ""
+        text = f"-m goes with a program for this Python, not with a command after --{remedy}"
+        raise MisuseError(text)
+    if plain or module:
+        return plain
+    path, program = Path(words[0]), shutil.which(words[0])
+    if path.is_dir():
+        return program is not None and not (path / "__main__.py").exists()
+    return is_other_program(path) if path.exists() else program is not None
 
 
 def program_command(
@@ -57,76 +80,69 @@ def program_command(
 
     ``module``: the first word is a module for this interpreter. ``plain``: it is a command, not a
     Python script. ``auto``: run it as `bridge.autorun` does, started by its path, with ``ops`` also for every op of
-    PyTorch. Raises CaptureError if the program cannot be run.
+    PyTorch; a command is annotated by its environment alone. Raises CaptureError if the program cannot be run.
     """
-    if plain and (module or auto):
-        option = "-m" if module else "--auto"
-        remedy = (
-            ": leave -- and the interpreter away" if PYTHON.fullmatch(Path(words[0]).name) else ""
-        )
-        raise MisuseError(
-            f"{option} goes with a program for this Python, not with a command after --{remedy}"
-        )
     if plain:
-        return _checked_command(list(words))
+        return _checked_command(words)
     if not module:
-        _check_script(words)
-    autorun = [LAUNCHER, *(["--shapes"] if ops else [])] if auto else []
+        _check_script(words[0])
+    autorun = [LAUNCHER, *autorun_flags(ops=ops)] if auto else []
     return [sys.executable, *autorun, *(["-m"] if module else []), *words]
 
 
-def annotation_line(*, plain: bool, auto: bool, ops: bool) -> str:
+def autorun_flags(*, ops: bool) -> list[str]:
+    """Return the options of `bridge.autorun` with which --auto annotates."""
+    return ["--shapes"] if ops else []
+
+
+def annotation_line(command: Sequence[str], *, plain: bool, auto: bool, ops: bool) -> str:
     """Return a line on what is annotated when a program runs."""
     if auto:
         torch = ["modules", *(["ops with input shapes"] if ops else []), "optimizer steps"]
-        return f"annotates PyTorch ({', '.join(torch)}, data loading), JAX and CuPy"
-    advice = "" if plain else "; --auto adds PyTorch modules, ops and optimizer steps, JAX and CuPy"
-    return f"annotates nothing: the ranges are the program's own{advice}"
+        where = " in all Python processes of the command" if plain else ""
+        what = f"annotates PyTorch ({', '.join(torch)}, data loading), JAX and CuPy{where}"
+        return (plain and unannotated(command)) or what
+    starts_python = not plain or python_words(command)
+    advice = "; --auto adds PyTorch modules, ops and optimizer steps, JAX and CuPy"
+    return f"annotates nothing: the ranges are the program's own{advice if starts_python else ''}"
 
 
 def unrecorded_remedy(words: Sequence[str], *, module: bool, plain: bool, auto: bool) -> str:
     """Return a line on how to record ranges of a program that has none, with the command where there is one."""
     by_hand = "mark its functions with @bridge.nvtx_op"
-    if plain and PYTHON.fullmatch(Path(words[0]).name):
-        words, plain = words[1:], False
-        if is_module := list(words[:1]) == ["-m"]:
-            words, module = words[1:], is_module
-        if not words or words[0].startswith("-"):
-            return by_hand
-    if plain:
-        return "annotate it with NVTX ranges (C, C++: nvtxRangePush and nvtxRangePop)"
     if auto:
         return f"--auto found no PyTorch, JAX or CuPy in the program; {by_hand}"
-    command = shlex.join(["bridge", "run", "--auto", *(["-m"] if module else []), *words])
+    if plain and not python_words(words):
+        return (
+            "annotate it with NVTX ranges (C, C++: nvtxRangePush and nvtxRangePop);"
+            " bridge run --auto annotates Python programs that it starts"
+        )
+    before = ["-m"] if module else ["--"] if plain else []
+    command = shlex.join(["bridge", "run", "--auto", *before, *words])
     return f"{command} annotates PyTorch, JAX and CuPy; for other code, {by_hand}"
 
 
-def _checked_command(words: list[str]) -> list[str]:
-    if shutil.which(words[0]):
-        return words
+def _checked_command(words: Sequence[str]) -> list[str]:
+    for first in (words[0], os.path.join(os.curdir, words[0])):  # noqa: PTH118 (Path drops the .)
+        if shutil.which(first):
+            return [first, *words[1:]]
     if Path(words[0]).exists() and "/" in words[0]:
         raise CaptureError(f"{words[0]}: no program that may be executed", NOT_EXECUTABLE)
     raise CaptureError(f"{words[0]}: no such program", NOT_FOUND)
 
 
-def _check_script(words: Sequence[str]) -> None:
-    script = Path(words[0])
-    remedy = f"; a command stands after --: bridge run -- {words[0]} …"
+def _check_script(word: str) -> None:
+    script = Path(word)
     if not script.exists():
-        program_command = shutil.which(words[0])
-        raise CaptureError(
-            f"{script}: no such script{remedy if program_command else ''}", NOT_FOUND
-        )
-    if script.is_file() and _beginning(script) == ELF:
-        raise CaptureError(f"{script}: no script of Python{remedy}", NOT_EXECUTABLE)
-
-
-def _beginning(script: Path) -> bytes:
-    try:
-        with script.open("rb") as file:
-            return file.read(len(ELF))
-    except OSError as error:
-        raise CaptureError(f"{script}: {error.strerror}", NOT_EXECUTABLE) from error
+        is_file_name = script.suffix == ".py" or "/" in word
+        program = "" if is_file_name else ", and no such program"
+        raise CaptureError(f"{script}: no such script{program}", NOT_FOUND)
+    if script.is_file():
+        if not os.access(script, os.R_OK):
+            raise CaptureError(f"{script}: {os.strerror(errno.EACCES)}", NOT_EXECUTABLE)
+        if beginning(script).startswith(ELF):
+            text = f"{script}: no script of Python, and no program that may be executed"
+            raise CaptureError(text, NOT_EXECUTABLE)
 
 
 # -- The reports of a launch: names, existing reports, new reports
@@ -522,11 +538,14 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
     if not (auto or auto_ops):
         raise MisuseError("--no-ops goes with --auto")
     kind = KINDS[name]
+    plain = is_command(words, module=module, plain=plain)
     command = program_command(words, module=module, plain=plain, auto=auto, ops=auto_ops)
     report = report_path(output, kind.SUFFIX, force=request.force)
     tool_options = list(kind.tool_options(request, report))
     installed = cupti.find() if name == cupti.NAME else tool.find_tool(name)
     added = _environment(request, report)
+    if plain and auto:
+        added |= child_environment(parse_options(autorun_flags(ops=auto_ops))[0])
     if name == cupti.NAME:
         added |= cupti.environment(request, report)
     return Plan(
@@ -536,7 +555,7 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
         options=command_line(installed, tool_options),
         program=command,
         added=added,
-        annotations=annotation_line(plain=plain, auto=auto, ops=auto_ops),
+        annotations=annotation_line(command, plain=plain, auto=auto, ops=auto_ops),
         unrecorded_remedy=unrecorded_remedy(words, module=module, plain=plain, auto=auto),
     )
 

@@ -56,6 +56,7 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
     examples=(
         "bridge run train.py",
         "bridge run --auto -m package.train --epochs 1",
+        "bridge run --auto torchrun --nproc-per-node 2 train.py",
         "bridge run --tool ncu --op attention train.py",
         "bridge run --tool cupti --live train.py",
     ),
@@ -124,8 +125,8 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 @program_option(
     "--auto",
     is_flag=True,
-    help="Annotate the program: PyTorch's modules, ops with input shapes, optimizer steps and data"
-    " loading; JAX; CuPy. The same as python -m bridge.autorun --shapes.",
+    help="Annotate the program and its child processes: PyTorch's modules, ops with input shapes,"
+    " optimizer steps and data loading; JAX; CuPy. The same as python -m bridge.autorun --shapes.",
 )
 @option(
     "--no-ops",
@@ -145,9 +146,10 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 def run(
     ctx: click.Context, /, *, tool: str, shown: bool, no_import: bool, db: Path, **given: Any
 ) -> None:
-    """Profile PROGRAM, a Python script; with -m a module; after -- any command.
+    """Profile PROGRAM: a Python script, with -m a module, or any command.
 
-    The exit status is that of the program. The report is imported and its summary printed.
+    A command needs -- before it only if a script here has its name. The exit status is that of the
+    program. The report is imported and its summary printed.
     """
     from bridge.capture.plan import plan
     from bridge.capture.tool import Request
@@ -167,7 +169,7 @@ def run(
         click.echo(text, err=True)
     if ended.recordings:
         click.echo(
-            f"{ended.recordings}{os.sep}: shapes and other details of calls; keep it beside the report",
+            f"{ended.recordings}{os.sep}: shapes and other details of calls, ranks; keep it beside the report",
             err=True,
         )
     if not no_import:

@@ -420,7 +420,7 @@ def torch(
 
 
 HOST = {"host": "host_name"}  # PyTorch's name
-IN_DISTRIBUTED = frozenset(["rank", "world_size", "backend", "distributed"])
+IN_DISTRIBUTED = frozenset(["rank", "world_size", "backend", "distributed", "process_ranks"])
 EVENTS = "traceEvents"
 
 

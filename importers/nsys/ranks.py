@@ -10,10 +10,19 @@ from bridge.importers.sqlite_columns import Columns, texts_of
 
 # Variables that launchers set, as in `bridge.annotate.recording.writer`; the first number counts.
 RANK_VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
+    "rank": (
+        "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
+        "HOROVOD_RANK", "SLURM_PROCID",
+    ),
+    "local_rank": (
+        "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+        "MV2_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID",
+    ),
+    "world_size": (
+        "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "HOROVOD_SIZE",
+        "SLURM_NTASKS",
+    ),
+}  # fmt: skip
 MAX_RANK_DIGITS = 9  # digits of a rank
 ENVIRONMENT_KEY = "environment"
 

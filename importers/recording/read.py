@@ -42,6 +42,8 @@ LOG = logging.getLogger("bridge.importers")
 
 
 PIDS = (1 << PROCESS_BITS) - 1
+RANK_KEYS = ("rank", "local_rank", "world_size")
+PROCESS_RANKS = "process_ranks"  # key in the metadata of a report
 
 
 def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:
@@ -54,9 +56,8 @@ def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:
     is_empty = np.array([*(name == "" for name in names), True])  # and without a code
     has_details = (row != frames.MISSING) & is_empty[code]
     code[has_details] = call[row[has_details]] + len(names)
-    facts = replace(
-        capture.facts[0], metadata={**capture.facts[0].metadata, **common_metadata(recordings)}
-    )
+    metadata = common_metadata(recordings) | ranks_of_processes(recordings)
+    facts = replace(capture.facts[0], metadata={**capture.facts[0].metadata, **metadata})
     json = frames.names(*unique_names(code, [*names, *texts]))
     return replace(
         capture, ranges=capture.ranges.assign(json=json), facts=(facts, *capture.facts[1:])
@@ -97,15 +98,21 @@ def common_metadata(recordings: Sequence[Recording]) -> dict[str, Any]:
     }
 
 
+def ranks_of_processes(recordings: Sequence[Recording]) -> dict[str, Any]:
+    """Return as metadata the ranks of each process, by its number as a text, as JSON has it."""
+    of = {str(recording.header["pid"]): process_metadata(recording) for recording in recordings}
+    ranks = {
+        pid: {key: metadata[key] for key in RANK_KEYS if key in metadata}
+        for pid, metadata in of.items()
+    }
+    return {PROCESS_RANKS: ranks} if any(ranks.values()) else {}
+
+
 def process_metadata(recording: Recording) -> dict[str, Any]:
     """Return the metadata of a recording: its process, and what the program added."""
     names = ("trace_id", "host", "program")
     process = {key: recording.header[key] for key in names if recording.header.get(key)}
-    ranks = {
-        key: recording.header[key]
-        for key in ("rank", "local_rank", "world_size")
-        if key in recording.header
-    }
+    ranks = {key: recording.header[key] for key in RANK_KEYS if key in recording.header}
     return process | ranks | recording.metadata
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import textwrap
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from captures import exported, profiled
@@ -282,6 +284,20 @@ def test_a_child_that_cannot_import_bridge_goes_on(here):
     [line] = done.stderr.splitlines()
     assert line.startswith("bridge.autorun: process ")
     assert "No module named 'a_package_that_is_not_installed'" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("autostart", ["1", "0", ""])
+def test_a_python_that_is_too_old_says_so_if_it_is_to_be_annotated(here, autostart):
+    text = (Path(autorun.START) / "sitecustomize.py").read_text()
+    assert "OLDEST = (3, 11)" in text
+    (here / "start").mkdir()
+    (here / "start" / "sitecustomize.py").write_text(text.replace("(3, 11)", "(99, 1)"))
+    done = child("-c", "print(1)", PYTHONPATH=str(here / "start"), BRIDGE_AUTOSTART=autostart)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    version = ".".join(map(str, sys.version_info[:2]))
+    line = rf"bridge.autorun: process \d+ has no annotations: Python {version}, and they need 99.1 or newer\n"
+    assert re.fullmatch(line if autostart == "1" else "", done.stderr)
 
 
 @pytest.fixture

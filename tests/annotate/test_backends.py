@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import struct
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import bridge
 from bridge.annotate import backends, emit, stack
 from bridge.annotate.emitter import NullEmitter
 from bridge.annotate.label import Label
+from bridge.annotate.recording import recorder
+from bridge.annotate.recording.lines import RANKS
 
 TOOL = {"NVTX_INJECTION64_PATH": "/x.so"}
 
@@ -104,10 +107,52 @@ def test_details_go_beside_a_report_where_a_tool_hears_the_ranges(
         emit.use(previous)
 
 
+@pytest.mark.parametrize(
+    ("environ", "is_begun"),
+    [
+        ({"RANK": "3"}, True),
+        ({"PMIX_RANK": "3"}, True),
+        ({}, False),
+        ({"RANK": "3", "BRIDGE_SIDECAR": ""}, False),
+        ({"RANK": "3", "BRIDGE_SIDECAR": "off"}, False),
+    ],
+)
+def test_a_process_with_a_rank_begins_its_recording_in_a_folder_that_was_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environ: dict[str, str], is_begun: bool
+) -> None:
+    for name in (name for names in RANKS.values() for name in names):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"BRIDGE_SIDECAR": str(tmp_path / "r"), **environ}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(emit.state, "attached", True)
+    monkeypatch.setattr(recorder, "_sidecars", {})
+    emit.record_rank()
+    files = list(tmp_path.glob("r/bridge-*.jsonl"))
+    assert [json.loads(path.read_text())["rank"] for path in files] == [3] * is_begun
+
+
+def test_the_library_of_the_program_counts_before_that_beside_bridge(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own, beside = (tmp_path / name / "cu13" / "lib" / backends.LIBRARY for name in "ab")
+    for path in (own, beside):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "a")])
+    monkeypatch.setattr(backends, "BESIDE", tmp_path / "b")
+    monkeypatch.setattr(backends, "find_spec", lambda _: spec)
+    assert backends.find_library() == own
+    own.unlink()
+    assert backends.find_library() == beside
+    monkeypatch.setattr(backends, "find_spec", lambda _: None)
+    assert backends.find_library() == beside
+
+
 def test_without_the_libraries_there_is_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(backends, "find_spec", lambda _: None)
+    monkeypatch.setattr(backends, "BESIDE", tmp_path / "none")
     assert backends.connect_interop() == "libnvtx3interop.so.1 was not found"
     broken = tmp_path / backends.LIBRARY
     broken.write_bytes(b"not a library")

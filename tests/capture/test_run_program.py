@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import pytest
@@ -10,7 +9,7 @@ from pretended import install
 
 from bridge import Action, schedule
 from bridge.autorun import LAUNCHER
-from bridge.capture import plan
+from bridge.capture import interpreter, plan
 from bridge.capture.plan import program_command as command
 from bridge.capture.session.schedule import parse_schedule
 from bridge.capture.tool import CaptureError, MisuseError
@@ -37,17 +36,90 @@ def test_a_script_a_module_and_a_command(folder):
     assert made("a.py", "1", auto=True) == [*auto, "--shapes", "a.py", "1"]
     assert made("pkg", auto=True, module=True, ops=False) == [*auto, "-m", "pkg"]
     assert made(".") == [sys.executable, "."]  # a folder may be a program
+    assert made("sh", "x", plain=True, auto=True) == ["sh", "x"]  # its environment annotates it
 
 
-def test_a_line_says_what_is_annotated():
-    line = plan.annotation_line
-    assert line(plain=False, auto=True, ops=True) == (
-        "annotates PyTorch (modules, ops with input shapes, optimizer steps, data loading), JAX and CuPy"
-    )
-    assert "ops" not in line(plain=False, auto=True, ops=False)
+def program(path, text, mode=0o755):
+    path.write_bytes(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_program_is_a_command_without_dashes_unless_a_script_has_its_name(folder, monkeypatch):
+    def is_command(word, **how):
+        return plan.is_command([word], **{"module": False, "plain": False, **how})
+
+    assert is_command("sh")
+    assert not is_command("none.py")
+    assert not is_command("sh", module=True)
+    assert is_command("none.py", plain=True)
+    program(folder / "sh", b"print()", 0o644)
+    program(folder / "tool", b"#!/usr/bin/env python3\n")
+    assert not is_command("sh")
+    assert not is_command("tool")
+    program(folder / "a.out", plan.ELF)
+    program(folder / "run.sh", b"#!/bin/sh\n")
+    assert is_command("a.out")
+    assert made("a.out", plain=True) == ["./a.out"]
+    assert is_command("./run.sh")
+    (folder / "env").mkdir()
+    assert is_command("env")  # a folder of that name is no program
+    (folder / "env" / "__main__.py").touch()
+    assert not is_command("env")
+
+
+def test_a_line_says_what_is_annotated(folder):
+    def line(*command, plain=False, auto=True, ops=True):
+        return plan.annotation_line(command, plain=plain, auto=auto, ops=ops)
+
+    what = "annotates PyTorch (modules, ops with input shapes, optimizer steps, data loading), JAX and CuPy"
+    assert line("python", "a.py") == what
+    assert line("python", "a.py", plain=True) == f"{what} in all Python processes of the command"
+    assert "ops" not in line("python", "a.py", ops=False)
     own = "annotates nothing: the ranges are the program's own"
-    assert line(plain=True, auto=False, ops=True) == own
-    assert line(plain=False, auto=False, ops=True).startswith(f"{own}; --auto adds PyTorch modules")
+    assert line("./a.out", plain=True, auto=False) == own
+    for plain in (True, False):
+        advised = line("python", "a.py", plain=plain, auto=False)
+        assert advised.startswith(f"{own}; --auto adds PyTorch modules")
+
+
+@pytest.mark.parametrize(
+    ("options", "blocking"),
+    [
+        ("a.py -I", ""), ("-u -B -X dev -W error -O -P -s -m a", ""), ("-c 1 -E", ""), ("-", ""), ("", ""),
+        ("-Xdev -Wignore a.py -S", ""), ("-X -I a.py", ""), ("-um x -I", ""), ("-- -I", ""),
+        ("-I a.py", "-I"), ("-uE a.py", "-E"), ("-BS", "-S"), ("-W error -I -m a", "-I"), ("-Pu -sS", "-S"),
+    ],
+)  # fmt: skip
+def test_options_with_which_python_cannot_be_annotated(options, blocking):
+    line = interpreter.unannotated(["/x/python3.11", *options.split()])
+    assert line == (
+        f"annotates child processes alone: with {blocking}, Python does not load what annotates it; leave {blocking} away"
+        if blocking
+        else ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "python"),
+    [
+        ("#!/v/bin/python3 -I", "/v/bin/python3"),
+        ("#! /usr/bin/env -S python3 -uE", "python3"),
+        ("#!/bin/sh\n'''exec' \"/a b/python\" -S \"$0\" \"$@\"\n' '''", "'/a b/python'"),
+        ("#!/v/bin/python3 -su", ""), ("#!/bin/sh\necho python -I", ""), ("", ""), ("python -I", ""),
+        ("#!/bin/sh\necho 'python -I", ""),
+    ],
+)  # fmt: skip
+def test_a_console_script_with_such_options_is_told_apart(folder, monkeypatch, head, python):
+    program(folder / "tool", head.encode())
+    monkeypatch.setenv("PATH", str(folder))
+    line = interpreter.unannotated(["tool", "a b"])
+    assert bool(line) == bool(python)
+    if python:
+        assert f"the first line of {folder}/tool has it" in line
+        assert line.endswith(
+            f"this annotates it: bridge run --auto -- {python} {folder}/tool 'a b'"
+        )
 
 
 AUTO = "{} annotates PyTorch, JAX and CuPy; for other code, mark its functions with @bridge.nvtx_op"
@@ -58,10 +130,11 @@ AUTO = "{} annotates PyTorch, JAX and CuPy; for other code, mark its functions w
     [
         (["a.py", "b c"], {}, AUTO.format("bridge run --auto a.py 'b c'")),
         (["pkg.mod", "-x"], {"module": True}, AUTO.format("bridge run --auto -m pkg.mod -x")),
-        (["python3.11", "a.py"], {"plain": True}, AUTO.format("bridge run --auto a.py")),
-        (["/bin/python", "-m", "a"], {"plain": True}, AUTO.format("bridge run --auto -m a")),
-        (["python3", "-c", "1"], {"plain": True}, "mark its functions with @bridge.nvtx_op"),
-        (["python3"], {"plain": True}, "mark its functions with @bridge.nvtx_op"),
+        (
+            ["python3", "-u", "a.py"],
+            {"plain": True},
+            AUTO.format("bridge run --auto -- python3 -u a.py"),
+        ),
         (["a.py"], {"auto": True}, "--auto found no PyTorch, JAX or CuPy in the program; mark its"),
         (["./a.out"], {"plain": True}, "annotate it with NVTX ranges (C, C++: nvtxRangePush and"),
     ],
@@ -74,21 +147,21 @@ def test_a_line_says_how_to_record_ranges_of_a_program_that_has_none(words, how,
 def test_what_is_not_there_or_no_program(folder):
     assert refused("none.py").status == 127
     assert str(refused("none.py")) == "none.py: no such script"
-    assert "bridge run -- sh" in str(refused("sh"))
-    binary = refused(shutil.which("true"))
+    assert str(refused("none")) == "none: no such script, and no such program"
+    program(folder / "a.out", plan.ELF, 0o644)
+    binary = refused("a.out")
     assert binary.status == 126
-    assert "a command stands after --" in str(binary)
+    assert str(binary) == "a.out: no script of Python, and no program that may be executed"
     assert refused("no-such-command", plain=True).status == 127
     (folder / "plain").write_text("text")
     assert refused("./plain", plain=True).status == 126
 
 
-@pytest.mark.parametrize("how", [{"module": True}, {"auto": True}])
-def test_a_command_is_no_program_of_this_python(how):
+def test_a_command_is_no_module():
     with pytest.raises(MisuseError, match="not with a command after --: leave"):
-        made("python3.11", "a.py", plain=True, **how)
+        plan.is_command(["python3.11", "a.py"], module=True, plain=True)
     with pytest.raises(MisuseError, match=r"not with a command after --$"):
-        made("./a.out", plain=True, **how)
+        plan.is_command(["./a.out"], module=True, plain=True)
 
 
 @pytest.mark.slow
@@ -103,7 +176,7 @@ def test_dashes_are_seen_only_before_the_program(folder, tmp_path, monkeypatch):
         return bridge("run", "--print", *words).stdout.partition("report1.nsys-rep ")[2].strip()
 
     assert end("a.py", "--", "-o", "b") == f"{sys.executable} a.py -- -o b"
-    assert end("--", "sh", "--", "a.py") == "sh -- a.py"
+    assert end("--", "sh", "--", "a.py") == end("sh", "--", "a.py") == "sh -- a.py"
     assert end("-m", "a", "--print", "-m") == f"{sys.executable} -m a --print -m"
 
 

@@ -73,6 +73,8 @@ def test_recordings_know_better_than_the_environment(folder):
         (["SLURM_PROCID=5", "RANK=x"], [], {"rank": 5}),
         (["RANK=3"], ['RANK="4"'], {"rank": 4}),  # the program's own environment
         ([], ["PMI_RANK=0"], {"rank": 0}),
+        (["SLURM_PROCID=5", "PMIX_RANK=4"], [], {"rank": 4}),
+        (["MV2_COMM_WORLD_RANK=2", "MV2_COMM_WORLD_SIZE=8"], [], {"rank": 2, "world_size": 8}),
         (["XRANK=3", "RANK", "RANK=", "RANK=-1", "RANK=1e3", f"RANK={'9' * 40}"], [], None),
     ],
 )  # fmt: skip
@@ -178,6 +180,31 @@ def test_a_process_beside_the_one_with_a_gpu_is_of_its_rank(folder):
 def test_where_none_used_a_gpu_each_that_did_anything_counts(folder):
     found = ranks([two_processes(folder, kernels=0)])
     assert [(m.pid, m.rank, m.works) for m in found.members] == [(100, -1, True), (200, -1, True)]
+
+
+def recorded(path, **ranks_of_pids):
+    """Give the ranks of a report whose processes have recorded these ranks: (pid, rank, by what it is known, works)."""
+    capture = bridge.load(path).capture
+    of_processes = {pid.removeprefix("p"): {"rank": rank} for pid, rank in ranks_of_pids.items()}
+    metadata = {**capture.facts[0].metadata, "process_ranks": of_processes}
+    found = Ranks.of(replace(capture, facts=(replace(capture.facts[0], metadata=metadata),)))
+    return [(m.pid, m.rank, m.known_by, m.works) for m in found.members]
+
+
+@pytest.mark.slow
+def test_each_process_has_the_rank_that_it_recorded(folder):
+    path = two_processes(folder, kernels=0)
+    by = "recording"
+    assert recorded(path, p100=1, p200=0) == [(100, 1, by, True), (200, 0, by, True)]
+    assert recorded(path, p200=3) == [(100, -1, "", True), (200, 3, by, True)]
+    # A loader's process has the rank of the process that started it.
+    assert recorded(path, p100=2, p200=2) == [(100, 2, by, True), (200, 2, by, False)]
+    path.unlink()
+    path = two_processes(folder, kernels=3)
+    assert recorded(path, p100=1, p200=0) == [(100, 1, by, True), (200, 0, by, True)]
+    assert recorded(path, p100=2, p200=2) == [(100, 2, by, True), (200, 2, by, False)]
+    assert recorded(path, p100=2) == [(100, 2, by, True), (200, 2, by, False)]
+    assert recorded(path, p200=4) == [(100, 0, "place", True), (200, 4, by, True)]
 
 
 @pytest.mark.slow

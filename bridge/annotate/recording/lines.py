@@ -60,10 +60,19 @@ def _finite(value: Any) -> Any:
 FORMAT = "bridge.recording/1"
 # Variables in which launchers (torchrun, mpirun, srun) give the rank of a process.
 RANKS = {
-    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
+    "rank": (
+        "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
+        "HOROVOD_RANK", "SLURM_PROCID",
+    ),
+    "local_rank": (
+        "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+        "MV2_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID",
+    ),
+    "world_size": (
+        "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "HOROVOD_SIZE",
+        "SLURM_NTASKS",
+    ),
+}  # fmt: skip
 
 
 def header() -> dict[str, Any]:

@@ -329,6 +329,10 @@ class Writer:
         self.marks: list[Mark] = []
         self.due = 0  # the time from which an event writes; 0: the first event begins the watch
 
+    def begin(self) -> None:
+        """Write the first line now, which tells the process, and not with the first events."""
+        self.flush()
+
     def note_alike(self, call: int, key: Hashable) -> bool:
         """Add a call whose details equal those of an earlier call.
 

@@ -148,6 +148,7 @@ class Capture:
         if self.collector is not None:
             self.collector.flush_annotations = self._writer.flush
         emit.state.attached = True
+        emit.record_rank()
 
     def _restore(self) -> None:
         if self._before is not None:

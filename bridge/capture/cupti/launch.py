@@ -16,7 +16,7 @@ from bridge.capture.cupti.capture import (
 )
 from bridge.capture.cupti.library import Library
 from bridge.capture.tool import MisuseError, Request, Tool, ToolOption
-from bridge.frameworks.autorun import START
+from bridge.frameworks.autorun import PATH_VARIABLE, child_path
 
 NAME, SUFFIX = "cupti", ".sqlite"
 SPOOLS = ".cupti"  # ending of the folder of spools, while the program runs
@@ -47,11 +47,10 @@ def spool_folder(report: Path) -> Path:
 
 def environment(request: Request, report: Path) -> dict[str, str]:
     """Return the variables for the program."""
-    folders = [START, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     added = {
         FOLDER_VARIABLE: str(spool_folder(report).resolve()),
         GRAPHS_VARIABLE: request.graphs or NODE,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
+        PATH_VARIABLE: child_path(),
     }
     if request.schedule:
         added[WAIT_VARIABLE] = "1"

@@ -253,6 +253,7 @@ def _run_actions(name: str, actions: dict[Action, Options]) -> None:
 START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start")
 LAUNCHER = os.path.join(START, "nsight_bridge_launch.py")  # main, started by path
 AUTOSTART, OPTIONS_VARIABLE = "BRIDGE_AUTOSTART", "BRIDGE_AUTORUN_OPTIONS"
+PATH_VARIABLE = "PYTHONPATH"
 OFF = ("", "0")
 SESSION_LEVEL = 0  # a session of this level adds no annotations of its own
 
@@ -266,14 +267,22 @@ def arm(options: Options | None = None) -> None:
     on the PYTHONPATH. In repeated calls the last options count.
     """
     options = options or Options()
-    os.environ[AUTOSTART], os.environ[OPTIONS_VARIABLE] = "1", format_options(options)
-    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if START not in folders:
-        os.environ["PYTHONPATH"] = os.pathsep.join([START, *filter(None, folders)])
+    os.environ.update(child_environment(options))
     for name, annotate in ALL.items():
         expect(name, annotate, options)
     for name, functions in options.wraps:
         expect(name, wrapping(name, functions), options)
+
+
+def child_environment(options: Options) -> dict[str, str]:
+    """Return the variables with which Python processes annotate themselves."""
+    return {AUTOSTART: "1", OPTIONS_VARIABLE: format_options(options), PATH_VARIABLE: child_path()}
+
+
+def child_path() -> str:
+    """Return the PYTHONPATH on which Python finds our `sitecustomize` first."""
+    folders = [START, *filter(None, os.environ.get(PATH_VARIABLE, "").split(os.pathsep))]
+    return os.pathsep.join(dict.fromkeys(folders))
 
 
 def autostart() -> None:

@@ -37,6 +37,7 @@ WHOLE_FILE = frozenset([OPTION, PROFILER, FILE])  # sources for all processes of
 RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 PYTORCH_PROFILER = "PyTorch profiler"
 ENVIRONMENT_KEY = "environment"  # key in the metadata, for variables of a launcher
+PROCESS_RANKS = "process_ranks"  # the same for ranks of each process, from its recording
 INIT_RANGE = "ncclCommInit"  # prefix of NCCL's ranges that initialise a communicator
 NCCL_RANK, NCCL_SIZE = "Rank", "No. of ranks"
 
@@ -93,6 +94,12 @@ def rank_of_communicators(details: Iterable[str]) -> int:
             ranks.setdefault(_number(result.get(NCCL_SIZE)), set()).add(result[NCCL_RANK])
     largest = ranks[max(ranks)] if ranks else set()
     return largest.pop() if len(largest) == 1 else NONE
+
+
+def recorded_rank(facts: Facts, pid: int, key: str = "rank") -> int:
+    """Return the rank, or another number by its key, that a process has recorded; NONE if it has none."""
+    of_processes = _mapping(facts.metadata, PROCESS_RANKS)
+    return _number(_mapping(of_processes, str(pid)).get(key))
 
 
 def _mapping(metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -278,12 +285,15 @@ class _Processes:
     def members(self, file: int, place: int) -> Iterator[Member]:
         """Yield the processes of a file; ``place`` is its position in the run."""
         keys = [key for key in self.keys if key[0] == file]
-        work = [key for key in keys if key in self.gpus] or keys
+        work = self._working(keys)
         facts, is_alone = self.capture.facts[file], len(work) == 1
-        local = local_rank_of(facts) if is_alone else NONE
         for key in keys:
+            local = recorded_rank(facts, frames.pid(key[1]), "local_rank")
+            if local == NONE and is_alone:
+                local = local_rank_of(facts)
             gpus = tuple(sorted(self.gpus.get(key, ())))
-            owner = work[0] if is_alone else key  # a helper has the rank of the only worker
+            is_helped = is_alone and self._recorded(key) == NONE
+            owner = work[0] if is_helped else key  # a helper has the rank of the only worker
             rank, known_by = self._rank(owner, work, place)
             single_gpu = gpus[0] if len(gpus) == 1 else NONE
             yield Member(
@@ -297,12 +307,30 @@ class _Processes:
                 gpus=gpus,
             )
 
+    def _working(self, keys: list[Key]) -> list[Key]:
+        """Return the processes that used a GPU, and of each recorded rank of which none did the first.
+
+        Where none used a GPU, those without a recorded rank work, too.
+        """
+        users = [key for key in keys if key in self.gpus]
+        first = {self._recorded(key): key for key in [*reversed(keys), *users]}
+        firsts = {key for rank, key in first.items() if rank != NONE}
+        unknown = {key for key in keys if self._recorded(key) == NONE and not users}
+        return [key for key in keys if key in firsts | unknown | set(users)]
+
+    def _recorded(self, key: Key) -> int:
+        return recorded_rank(self.capture.facts[key[0]], frames.pid(key[1]))
+
     def _rank(self, key: Key, work: list[Key], place: int) -> tuple[int, str]:
         """Return the rank of a process and its source."""
         file, is_alone = key[0], len(work) == 1
         result = ranks_of_file(self.capture.facts[file], self.capture.source[file])
         result = [entry for entry in result if is_alone or entry[1] in WHOLE_FILE]
-        by_process = (rank_in_name(self.names.get(key, "")), PROCESS), (self._nccl(key), NCCL)
+        by_process = (
+            (self._recorded(key), RECORDING),
+            (rank_in_name(self.names.get(key, "")), PROCESS),
+            (self._nccl(key), NCCL),
+        )
         result += [entry for entry in by_process if entry[0] != NONE]
         if result:
             return min(result, key=lambda entry: KNOWN_BY.index(entry[1]))
@@ -310,6 +338,7 @@ class _Processes:
 
     def _placed(self, key: Key, work: list[Key], place: int) -> tuple[int, str]:
         """Return the rank by the position of the file, and by GPU if each process has its own."""
+        work = [process for process in work if process in self.gpus] or work
         gpus = {process: min(self.gpus.get(process, {NONE})) for process in work}
         if key not in gpus or len(set(gpus.values())) < len(work):
             return NONE, UNKNOWN

@@ -23,6 +23,9 @@ def _hand_on() -> None:
 
 
 def _annotate() -> None:
+    if sys.version_info < OLDEST:
+        _say_too_old()
+        return
     sys.path.insert(0, HERE)
     try:
         from nsight_bridge_launch import annotate_child  # type: ignore[import-not-found]  # beside this file
@@ -31,8 +34,13 @@ def _annotate() -> None:
     annotate_child()
 
 
+def _say_too_old() -> None:
+    if os.environ.get("BRIDGE_AUTOSTART", "") not in ("", "0"):
+        text = "bridge.autorun: process {} has no annotations: Python {}.{}, and they need {}.{} or newer\n"
+        sys.stderr.write(text.format(os.getpid(), *(sys.version_info[:2] + OLDEST)))
+
+
 try:
     _hand_on()
 finally:
-    if sys.version_info >= OLDEST:
-        _annotate()
+    _annotate()

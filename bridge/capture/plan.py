@@ -74,36 +74,35 @@ def is_command(words: Sequence[str], *, module: bool, plain: bool) -> bool:
 
 
 def program_command(
-    words: Sequence[str], *, module: bool, plain: bool, auto: bool, ops: bool = True
+    words: Sequence[str], *, module: bool, plain: bool, auto: Sequence[str] | None
 ) -> list[str]:
     """Return the command for a program and its arguments.
 
     ``module``: the first word is a module for this interpreter. ``plain``: it is a command, not a
-    Python script. ``auto``: run it as `bridge.autorun` does, started by its path, with ``ops`` also for every op of
-    PyTorch; a command is annotated by its environment alone. Raises CaptureError if the program cannot be run.
+    Python script. ``auto``: run it as `bridge.autorun` with these options does, started by its path; a command is annotated by its environment alone. Raises CaptureError if the program cannot be run.
     """
     if plain:
         return _checked_command(words)
     if not module:
         _check_script(words[0])
-    autorun = [LAUNCHER, *autorun_flags(ops=ops)] if auto else []
+    autorun = [] if auto is None else [LAUNCHER, *auto]
     return [sys.executable, *autorun, *(["-m"] if module else []), *words]
 
 
-def autorun_flags(*, ops: bool) -> list[str]:
-    """Return the options of `bridge.autorun` with which --auto annotates."""
-    return ["--shapes"] if ops else []
+# What --auto annotates of ops, by the option; on a GPU PyTorch itself emits their ranges.
+OPS = {"--shapes": ["ops with input shapes"], "--ops": ["ops"], "--no-ops": []}
 
 
-def annotation_line(command: Sequence[str], *, plain: bool, auto: bool, ops: bool) -> str:
+def annotation_line(command: Sequence[str], *, plain: bool, auto: Sequence[str] | None) -> str:
     """Return a line on what is annotated when a program runs."""
-    if auto:
-        torch = ["modules", *(["ops with input shapes"] if ops else []), "optimizer steps"]
+    if auto is not None:
+        ops = next((OPS[flag] for flag in OPS if flag in auto), ["on a GPU ops"])
+        torch = ["modules", *ops, "optimizer steps"]
         where = " in all Python processes of the command" if plain else ""
         what = f"annotates PyTorch ({', '.join(torch)}, data loading), JAX and CuPy{where}"
         return (plain and unannotated(command)) or what
     starts_python = not plain or python_words(command)
-    advice = "; --auto adds PyTorch modules, ops and optimizer steps, JAX and CuPy"
+    advice = "; --auto adds PyTorch modules, optimizer steps and data loading, JAX and CuPy"
     return f"annotates nothing: the ranges are the program's own{advice if starts_python else ''}"
 
 
@@ -528,24 +527,21 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
     output: Path | None = None,
     module: bool = False,
     plain: bool = False,
-    auto: bool = False,
-    auto_ops: bool = True,
+    auto: Sequence[str] | None = None,
 ) -> Plan:
     """Return the plan for a program and its arguments; raises CaptureError if it cannot work.
 
-    ``module``, ``plain``, ``auto`` and ``auto_ops`` are those of `program_command`.
+    ``module``, ``plain`` and ``auto`` are those of `program_command`.
     """
-    if not (auto or auto_ops):
-        raise MisuseError("--no-ops goes with --auto")
     kind = KINDS[name]
     plain = is_command(words, module=module, plain=plain)
-    command = program_command(words, module=module, plain=plain, auto=auto, ops=auto_ops)
+    command = program_command(words, module=module, plain=plain, auto=auto)
     report = report_path(output, kind.SUFFIX, force=request.force)
     tool_options = list(kind.tool_options(request, report))
     installed = cupti.find() if name == cupti.NAME else tool.find_tool(name)
     added = _environment(request, report)
-    if plain and auto:
-        added |= child_environment(parse_options(autorun_flags(ops=auto_ops))[0])
+    if plain and auto is not None:
+        added |= child_environment(parse_options(list(auto))[0])
     if name == cupti.NAME:
         added |= cupti.environment(request, report)
     return Plan(
@@ -555,8 +551,10 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
         options=command_line(installed, tool_options),
         program=command,
         added=added,
-        annotations=annotation_line(command, plain=plain, auto=auto, ops=auto_ops),
-        unrecorded_remedy=unrecorded_remedy(words, module=module, plain=plain, auto=auto),
+        annotations=annotation_line(command, plain=plain, auto=auto),
+        unrecorded_remedy=unrecorded_remedy(
+            words, module=module, plain=plain, auto=auto is not None
+        ),
     )
 
 

@@ -125,16 +125,18 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 @program_option(
     "--auto",
     is_flag=True,
-    help="Annotate the program and its child processes: PyTorch's modules, ops with input shapes,"
-    " optimizer steps and data loading; JAX; CuPy. The same as python -m bridge.autorun --shapes.",
+    help="Annotate the program and its child processes: PyTorch's modules, optimizer steps and data loading, on a GPU"
+    " also ops; JAX; CuPy. The same as python -m bridge.autorun.",
 )
 @option(
-    "--no-ops",
-    "auto_ops",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="With --auto: no ranges for PyTorch's ops, which cost time.",
+    "--ops/--no-ops",
+    "ops_of_torch",
+    default=None,
+    help="With --auto: ranges for PyTorch's ops. On a GPU PyTorch itself emits them, elsewhere a mode does, which"
+    " changes some ops and takes time. [default: on a GPU]",
+)
+@option(
+    "--shapes", is_flag=True, help="With --auto: --ops by a mode, and record the shapes of inputs."
 )
 @program_option("--print", "shown", is_flag=True, help="Print the command, and do not run it.")
 @output_option("--no-import", is_flag=True, help="Do not import the report.")
@@ -154,9 +156,10 @@ def run(
     from bridge.capture.plan import plan
     from bridge.capture.tool import Request
 
-    names = ("words", "output", "module", "plain", "auto", "auto_ops")
+    names = ("words", "output", "module", "plain")
     keywords = {name: given.pop(name) for name in names}
     with options.usage_errors(ctx):
+        keywords["auto"] = _annotations(**{name: given.pop(name) for name in AUTO})
         planned = plan(tool, keywords.pop("words"), Request(**given), **keywords)
         for note in planned.options.notes:
             click.echo(f"note: {note}", err=True)
@@ -175,6 +178,20 @@ def run(
     if not no_import:
         _import(ctx, planned, ended, db)
     ctx.exit(ended.status)
+
+
+AUTO = ("auto", "ops_of_torch", "shapes")
+
+
+def _annotations(*, auto: bool, ops_of_torch: bool | None, shapes: bool) -> list[str] | None:
+    """Return the options of `bridge.autorun`, None without --auto; raises MisuseError for those that need it."""
+    from bridge.capture.tool import MisuseError
+
+    given = {"--ops": ops_of_torch, "--no-ops": ops_of_torch is False, "--shapes": shapes}
+    flags = [flag for flag, is_given in given.items() if is_given]
+    if flags and not auto:
+        raise MisuseError(f"{flags[0]} goes with --auto")
+    return flags if auto else None
 
 
 UNRECORDED = "nothing was recorded: the program has no NVTX ranges and called no CUDA function"

@@ -171,7 +171,8 @@ def test_options_that_make_no_sense_together(tools):
     assert_misused(misused("--kill", "--schedule", STEPS), "--kill needs a last cycle")
     assert_misused(misused("--schedule", "wait=1"), "active=NUMBER is missing")
     assert_misused(misused("--op", "mm"), "--op goes with --tool ncu")
-    assert_misused(misused("--no-ops"), "--no-ops goes with --auto")
+    for option in ("--ops", "--no-ops", "--shapes"):
+        assert_misused(misused(option), f"{option} goes with --auto")
     assert_misused(misused("--set", "full"), "--set goes with --tool ncu")
     assert_misused(misused("--no-clock-control"), "--no-clock-control goes with --tool ncu")
     assert_misused(misused("--tool", "ncu", "--preset", "full"), "--preset goes with --tool nsys")

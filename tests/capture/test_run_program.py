@@ -16,9 +16,9 @@ from bridge.capture.tool import CaptureError, MisuseError
 
 
 def made(
-    *words: str, module: bool = False, plain: bool = False, auto: bool = False, ops: bool = True
+    *words: str, module: bool = False, plain: bool = False, auto: list[str] | None = None
 ) -> list[str]:
-    return command(words, module=module, plain=plain, auto=auto, ops=ops)
+    return command(words, module=module, plain=plain, auto=auto)
 
 
 def refused(*words: str, **how: bool) -> CaptureError:
@@ -33,10 +33,10 @@ def test_a_script_a_module_and_a_command(folder):
     assert made("pkg.mod", "1", module=True) == [sys.executable, "-m", "pkg.mod", "1"]
     assert made("sh", "-c", "true", plain=True) == ["sh", "-c", "true"]
     auto = [sys.executable, LAUNCHER]
-    assert made("a.py", "1", auto=True) == [*auto, "--shapes", "a.py", "1"]
-    assert made("pkg", auto=True, module=True, ops=False) == [*auto, "-m", "pkg"]
+    assert made("a.py", "1", auto=["--shapes"]) == [*auto, "--shapes", "a.py", "1"]
+    assert made("pkg", auto=[], module=True) == [*auto, "-m", "pkg"]
     assert made(".") == [sys.executable, "."]  # a folder may be a program
-    assert made("sh", "x", plain=True, auto=True) == ["sh", "x"]  # its environment annotates it
+    assert made("sh", "x", plain=True, auto=[]) == ["sh", "x"]  # its environment annotates it
 
 
 def program(path, text, mode=0o755):
@@ -69,17 +69,19 @@ def test_a_program_is_a_command_without_dashes_unless_a_script_has_its_name(fold
 
 
 def test_a_line_says_what_is_annotated(folder):
-    def line(*command, plain=False, auto=True, ops=True):
-        return plan.annotation_line(command, plain=plain, auto=auto, ops=ops)
+    def line(*command, plain=False, auto=()):
+        return plan.annotation_line(command, plain=plain, auto=auto)
 
-    what = "annotates PyTorch (modules, ops with input shapes, optimizer steps, data loading), JAX and CuPy"
+    what = "annotates PyTorch (modules, on a GPU ops, optimizer steps, data loading), JAX and CuPy"
     assert line("python", "a.py") == what
     assert line("python", "a.py", plain=True) == f"{what} in all Python processes of the command"
-    assert "ops" not in line("python", "a.py", ops=False)
+    assert "ops" not in line("python", "a.py", auto=["--no-ops"])
+    assert "(modules, ops, optimizer" in line("python", "a.py", auto=["--ops"])
+    assert "ops with input shapes" in line("python", "a.py", auto=["--ops", "--shapes"])
     own = "annotates nothing: the ranges are the program's own"
-    assert line("./a.out", plain=True, auto=False) == own
+    assert line("./a.out", plain=True, auto=None) == own
     for plain in (True, False):
-        advised = line("python", "a.py", plain=plain, auto=False)
+        advised = line("python", "a.py", plain=plain, auto=None)
         assert advised.startswith(f"{own}; --auto adds PyTorch modules")
 
 

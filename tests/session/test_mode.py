@@ -36,9 +36,12 @@ def test_a_session_takes_what_the_program_does_not_say(monkeypatch):
     monkeypatch.setenv("BRIDGE_MODE", "api,memory,shapes")
     options = checked_options({"profile_memory": False})
     chosen = options.level, options.api_calls, options.profile_memory, options.record_shapes
-    assert chosen == (0, True, False, True)
+    assert chosen == (1, True, False, True)
+    assert options.records_ops
+    assert not options.with_modules
     monkeypatch.delenv("BRIDGE_MODE")
     assert checked_options({}).level == 1
+    assert not checked_options({}).records_ops
 
 
 def test_a_started_program_is_annotated_so(monkeypatch, capsys):

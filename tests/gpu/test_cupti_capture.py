@@ -495,7 +495,7 @@ print(json.dumps({{"records": collector.record_count, "seconds": time.perf_count
 
 
 USES_GPU = """
-import atexit, ctypes, os, sys, threading
+import atexit, ctypes, os, sys, threading, time
 from pathlib import Path
 from bridge.capture.cupti.capture import Capture
 capture = Capture(Path("spools"))
@@ -509,6 +509,12 @@ def use_gpu():
     cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k")
     for _ in range(3):
         cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+
+def await_kernels(count):  # in the spool of this process
+    end = time.monotonic() + 5
+    pattern = f"*-{{os.getpid()}}-*/10.bin"
+    while sum(path.stat().st_size for path in Path("spools").glob(pattern)) < 160 * count and time.monotonic() < end:
+        time.sleep(0.01)
 """
 NO_MORE_THREADS = """
 def refuse(thread):
@@ -565,3 +571,20 @@ def test_a_capture_that_has_stopped_leaves_no_thread(stand_in, tmp_path):
     unused = USES_GPU.format(library=str(stand_in.library)) + program
     (tmp_path / "unused.py").write_text(unused.replace("\nuse_gpu()", ""), encoding="utf-8")
     stand_in.run(tmp_path, "unused.py")
+
+
+def test_a_session_goes_on_without_the_gpu_once_another_user_has_cupti(stand_in, tmp_path):
+    program = f"""
+import ctypes, bridge
+schedule = bridge.schedule(wait=1, warmup=0, active=1, repeat=2)
+with bridge.profile(device="cupti", schedule=schedule) as session:
+    for number in range(4):
+        if number == 2:  # between two cycles
+            ctypes.CDLL({str(stand_in.library)!r}).fake_other_start(1)
+        with bridge.nvtx_op("work"):
+            pass
+        session.step()
+"""
+    (tmp_path / "session.py").write_text(program, encoding="utf-8")
+    done = stand_in.run(tmp_path, "session.py")
+    assert done.stderr.count("the work of the GPU is not recorded") == 1

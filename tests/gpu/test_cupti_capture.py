@@ -573,6 +573,17 @@ def test_a_capture_that_has_stopped_leaves_no_thread(stand_in, tmp_path):
     stand_in.run(tmp_path, "unused.py")
 
 
+def test_a_forked_child_hands_over_while_it_runs(stand_in, tmp_path):
+    program = """
+if os.fork() == 0:
+    use_gpu()
+    await_kernels(3)
+    os._exit(0)
+os.wait()
+"""
+    assert kernels_of(stand_in, tmp_path, program) == (3, "")
+
+
 def test_a_session_goes_on_without_the_gpu_once_another_user_has_cupti(stand_in, tmp_path):
     program = f"""
 import ctypes, bridge

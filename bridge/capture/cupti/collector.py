@@ -262,6 +262,8 @@ class Collector:
         """Decode in a forked child once it uses the GPU; `stop` too may find that it does."""
         while not (self._ended.wait(WATCH_S) or self.revive()):
             pass
+        if not self._ended.is_set():
+            self._set_flush_period(FLUSH_MS)  # CUPTI's own thread did not survive the fork
         if not self._is_dead:
             self._decode()
 

@@ -584,6 +584,38 @@ os.wait()
     assert kernels_of(stand_in, tmp_path, program) == (3, "")
 
 
+def test_a_name_is_that_of_the_module_that_was_loaded_then(stand_in, tmp_path):
+    program = f"""
+cuda = ctypes.CDLL({str(stand_in.library)!r})
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
+
+def load(name):
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    cuda.cuModuleLoadData(ctypes.byref(module), b"")
+    cuda.cuModuleGetFunction(ctypes.byref(kernel), module, name)
+    return module, kernel
+
+def launch(kernel):
+    cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+
+places = set()
+for number, name in enumerate((b"k_first", b"k_second", b"k_third")):
+    module, kernel = load(name)
+    places.add(kernel.value)
+    launch(kernel)
+    await_kernels(2 * number + 1)
+    launch(kernel)  # will be handed over when another name is there
+    cuda.cuModuleUnload(module)
+assert len(places) == 1
+module, kernel = load(b"k_first")
+launch(kernel)
+"""
+    assert kernels_of(stand_in, tmp_path, program) == (7, "")
+    query = "SELECT value, count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds ON id = mangledName GROUP BY 1"
+    counts = rows(tmp_path / "run.sqlite", query)
+    assert counts == [("k_first", 3), ("k_second", 2), ("k_third", 2)]
+
+
 def test_a_session_goes_on_without_the_gpu_once_another_user_has_cupti(stand_in, tmp_path):
     program = f"""
 import ctypes, bridge

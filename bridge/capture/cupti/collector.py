@@ -17,6 +17,7 @@ from bridge.annotate.emitter import EXIT_S, warn
 from bridge.capture.cupti import driver, records
 from bridge.capture.cupti.callbacks import callbacks
 from bridge.capture.cupti.library import CuptiError, Library
+from bridge.capture.cupti.names import Texts
 from bridge.capture.cupti.spool import NODES, WITNESS, Spool
 
 if TYPE_CHECKING:
@@ -29,12 +30,8 @@ CLOCK_S = 1.0  # interval of readings of both clocks
 READINGS = 50  # per pair of clocks; the closest one counts
 
 DOMAINS = DRIVER_API, RUNTIME_API, RESOURCE = 1, 2, 3
-RESOURCE_EVENTS = (
-    1,
-    2,
-    13,
-    20,
-)  # context created and destroyed; node of a graph created and cloned
+# Context created and destroyed; module unloaded; node of a graph created and cloned.
+RESOURCE_EVENTS = (1, 2, 7, 13, 20)
 SYSTEM_THREAD_IDS = 1  # gettid(), as Python and nsys have it
 FORCED = 1  # flush incomplete buffers as well
 NO_ORIGINAL = -1
@@ -90,7 +87,7 @@ class Collector:
         self.witness: list[tuple[int, int, int]] = []  # ids of ranges, as `spool.WITNESS_FIELDS`
         self._ended = Event()
         self._reviving = Lock()
-        self._names: set[int] = set()  # pointers whose names are in the spool
+        self._texts = Texts()
         self._call_names: set[tuple[int, int]] = set()
         self._decoder = records.Decoder(self.library)
         self._thread: Thread | None = None
@@ -328,10 +325,7 @@ class Collector:
     def _note_names(self, kind: int, rows: np.ndarray) -> None:
         """Write the names that records point to, and those of CUDA functions, each once."""
         if kind in NAMED:
-            pointers = set(rows["name"].tolist()) - self._names - {0}
-            if pointers:
-                self._names |= pointers
-                texts = {p: ctypes.string_at(p).decode(errors="replace") for p in pointers}
+            if texts := self._texts.take(rows, self._callbacks.unloaded_at):
                 self._file.note({"names": texts})
         elif kind in CALL_DOMAINS:
             domain = CALL_DOMAINS[kind]

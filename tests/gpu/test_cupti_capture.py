@@ -573,6 +573,73 @@ def test_a_capture_that_has_stopped_leaves_no_thread(stand_in, tmp_path):
     stand_in.run(tmp_path, "unused.py")
 
 
+TORCH = """
+import ctypes, enum
+library = ctypes.CDLL({library!r})
+Activity = enum.Enum("Activity", "CPU CUDA")
+
+class profile:
+    def __init__(self, *activities):
+        self.kineto_activities = set(activities)
+
+    def __enter__(self):
+        self._prepare_trace()
+        return self
+
+    def _prepare_trace(self):
+        if Activity.CUDA in self.kineto_activities:
+            library.fake_other_start(1)
+
+    def __exit__(self, *error):
+        self.kernels = library.fake_other_stop()
+"""
+
+
+def test_a_capture_leaves_cupti_to_pytorch_s_profiler(stand_in, tmp_path):
+    package = tmp_path / "torch" / "autograd"
+    package.mkdir(parents=True)
+    text = TORCH.format(library=str(stand_in.library))
+    for path, lines in (("../__init__.py", ""), ("__init__.py", ""), ("profiler.py", text)):
+        (package / path).write_text(lines, encoding="utf-8")
+    program = """
+from torch.autograd.profiler import Activity, profile
+use_gpu()
+with profile(Activity.CPU):
+    use_gpu()
+for number in (1, 2):
+    with profile(Activity.CUDA) as theirs:
+        use_gpu()
+    assert theirs.kernels == 3 * number, theirs.kernels
+    capture.pause()
+    capture.resume()
+use_gpu()
+"""
+    kernels, said = kernels_of(stand_in, tmp_path, program)
+    assert kernels == 3 + 3
+    assert said.count("RuntimeWarning") == 1
+    (line,) = messages(tmp_path / "run.sqlite")
+    assert "left CUPTI to PyTorch's profiler" in line
+    assert bridge.load(tmp_path / "run.sqlite").quality.messages == (line,)
+
+
+@pytest.mark.parametrize("then", ["capture.stop()", "capture.pause(); capture.resume()"])
+def test_another_user_who_took_cupti_over_is_left_alone(then, stand_in, tmp_path):
+    program = f"""
+other = ctypes.CDLL({str(stand_in.library)!r})
+use_gpu()
+await_kernels(3)
+other.fake_other_start(0)
+use_gpu()
+{then}
+use_gpu()
+assert other.fake_other_stop() == 6
+"""
+    kernels, said = kernels_of(stand_in, tmp_path, program)
+    assert kernels == 3
+    assert said.count("RuntimeWarning") == 1
+    assert ["took CUPTI over" in line for line in messages(tmp_path / "run.sqlite")] == [True]
+
+
 def test_a_forked_child_hands_over_while_it_runs(stand_in, tmp_path):
     program = """
 if os.fork() == 0:

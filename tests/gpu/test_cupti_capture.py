@@ -683,6 +683,26 @@ launch(kernel)
     assert counts == [("k_first", 3), ("k_second", 2), ("k_third", 2)]
 
 
+def test_a_forked_child_has_a_witness_of_its_own(stand_in, tmp_path):
+    """Its ranges have their numbers, and one that was open at the fork is its parent's."""
+    program = f"""
+import multiprocessing, sys
+sys.path.insert(0, {str(KIT)!r})
+import bridge, children
+with bridge.nvtx_op("around"):
+    child = multiprocessing.get_context("fork").Process(target=children.on_gpu)
+    child.start()
+    child.join()
+sys.exit(child.exitcode)
+"""
+    (tmp_path / "forks.py").write_text(program, encoding="utf-8")
+    command = ("run", "--tool", "cupti", "--witness", "-o", "run", "--no-import", "forks.py")
+    stand_in.bridge(tmp_path, *command)
+    (line,) = [line for line in messages(tmp_path / "run.sqlite") if "that CUPTI noted" in line]
+    agreed, _, total = line.partition(" for ")[2].split()[:3]
+    assert int(agreed) == int(total) >= 3
+
+
 def test_a_session_goes_on_without_the_gpu_once_another_user_has_cupti(stand_in, tmp_path):
     program = f"""
 import ctypes, bridge

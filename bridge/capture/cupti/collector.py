@@ -39,6 +39,7 @@ CALL_DOMAINS = {records.DRIVER: DRIVER_API, records.RUNTIME: RUNTIME_API}
 NAMED = (records.KERNEL, records.DEVICE)  # kinds whose records point to a name
 LASTING = (records.DEVICE, records.CONTEXT)  # written once per device and context: never paused
 WAITED = (records.DRIVER, records.SYNCHRONIZATION)  # kinds of records that our own wait makes
+KEPT_IDS = 10_000  # of a forked child that may use the GPU later on
 
 
 class _Helper(Thread):
@@ -313,11 +314,16 @@ class Collector:
     def _watch(self) -> None:
         """Decode in a forked child once it uses the GPU; `stop` too may find that it does."""
         while not (self._ended.wait(WATCH_S) or self.revive()):
-            pass
+            del self.witness[:-KEPT_IDS]
         if not self._ended.is_set():
             self._set_flush_period(FLUSH_MS)  # CUPTI's own thread did not survive the fork
         if not self._is_dead:
             self._decode()
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether CUPTI may be told which range is open: not once it is left, nor in a child that must not touch it."""
+        return not (self._left or (self._is_dead and self._parent_used_gpu))
 
     def clock_pair(self) -> tuple[int, int, int, int]:
         """Return CUPTI's, the monotonic and the epoch time of one moment, and how far apart they may be, ns."""

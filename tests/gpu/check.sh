@@ -125,6 +125,8 @@ children() { # children HOW KERNELS: processes that multiprocessing starts recor
   within "children-$1" -- "$here/children.py" "$1" &&
     "$python" -c "import bridge, sys; t = bridge.load(sys.argv[1]).by('op').set_index('op'); n = int(t.loc['on gpu', 'kernels']); print('PASS' if n == $2 else 'FAIL', n, 'kernels in the op'); raise SystemExit(n != $2)" "children-$1.sqlite"
 }
+# A capture that runs leaves CUPTI to PyTorch's profiler, whose trace must have kernels then.
+left_to_kineto() { within torch-left -- "$here/torch_program.py" --kineto left.pt.trace.json && grep -qE '"cat": *"kernel"' left.pt.trace.json && echo PASS; }
 # Calls of the driver within calls of the runtime must have the same correlation ids, or every launch would be there twice.
 nested_calls() { "$python" - "$1" <<'P'
 import sqlite3, sys
@@ -152,7 +154,7 @@ print("PASS memory of the GPU grew by", grown)
 P
 }
 remedies() { "$python" -m tests.gpu.remedies.run remedies "$@"; } # what remedies save, against what advice says
-export -f remedies children nested_calls captured holds sees_kernels newer_cupti within compared torch_by_nsys overheads sampled facts
+export -f remedies children left_to_kineto nested_calls captured holds sees_kernels newer_cupti within compared torch_by_nsys overheads sampled facts
 export nsys python here work; export traced="${trace[*]}" run="${program[*]}"
 # Functions within `timeout` need a shell of their own, and arrays do not travel.
 sh() { local name=$1 limit=$2; shift 2; step "$name" "$limit" bash -c 'trace=($traced); program=($run); "$@"' _ "$@"; }
@@ -194,6 +196,7 @@ fi
 if [[ ! ${DRY:-} ]] && "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
   sh torch-cupti 90 within torch-cupti -- "$here/torch_program.py" --graph
   sh torch-nested-calls 20 nested_calls torch-cupti.sqlite
+  sh torch-left 90 left_to_kineto
   step torch-kineto 90 "$python" "$here/torch_program.py" --kineto torch.pt.trace.json
   [[ $nsys ]] && sh torch-nsys 150 torch_by_nsys --graph && sh torch-nsys-cupti 60 compared torch.sqlite torch-cupti.sqlite
   step torch-overhead 90 "$python" "$here/torch_program.py" --overhead

@@ -495,7 +495,7 @@ print(json.dumps({{"records": collector.record_count, "seconds": time.perf_count
 
 
 USES_GPU = """
-import atexit, ctypes, os, sys, threading
+import atexit, ctypes, os, sys, threading, time
 from pathlib import Path
 from bridge.capture.cupti.capture import Capture
 capture = Capture(Path("spools"))
@@ -509,6 +509,12 @@ def use_gpu():
     cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k")
     for _ in range(3):
         cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+
+def await_kernels(count):  # in the spool of this process
+    end = time.monotonic() + 5
+    pattern = f"*-{{os.getpid()}}-*/10.bin"
+    while sum(path.stat().st_size for path in Path("spools").glob(pattern)) < 160 * count and time.monotonic() < end:
+        time.sleep(0.01)
 """
 NO_MORE_THREADS = """
 def refuse(thread):
@@ -565,3 +571,150 @@ def test_a_capture_that_has_stopped_leaves_no_thread(stand_in, tmp_path):
     unused = USES_GPU.format(library=str(stand_in.library)) + program
     (tmp_path / "unused.py").write_text(unused.replace("\nuse_gpu()", ""), encoding="utf-8")
     stand_in.run(tmp_path, "unused.py")
+
+
+TORCH = """
+import ctypes, enum
+library = ctypes.CDLL({library!r})
+Activity = enum.Enum("Activity", "CPU CUDA")
+
+class profile:
+    def __init__(self, *activities):
+        self.kineto_activities = set(activities)
+
+    def __enter__(self):
+        self._prepare_trace()
+        return self
+
+    def _prepare_trace(self):
+        if Activity.CUDA in self.kineto_activities:
+            library.fake_other_start(1)
+
+    def __exit__(self, *error):
+        self.kernels = library.fake_other_stop()
+"""
+
+
+def test_a_capture_leaves_cupti_to_pytorch_s_profiler(stand_in, tmp_path):
+    package = tmp_path / "torch" / "autograd"
+    package.mkdir(parents=True)
+    text = TORCH.format(library=str(stand_in.library))
+    for path, lines in (("../__init__.py", ""), ("__init__.py", ""), ("profiler.py", text)):
+        (package / path).write_text(lines, encoding="utf-8")
+    program = """
+from torch.autograd.profiler import Activity, profile
+use_gpu()
+with profile(Activity.CPU):
+    use_gpu()
+for number in (1, 2):
+    with profile(Activity.CUDA) as theirs:
+        use_gpu()
+    assert theirs.kernels == 3 * number, theirs.kernels
+    capture.pause()
+    capture.resume()
+use_gpu()
+"""
+    kernels, said = kernels_of(stand_in, tmp_path, program)
+    assert kernels == 3 + 3
+    assert said.count("RuntimeWarning") == 1
+    (line,) = messages(tmp_path / "run.sqlite")
+    assert "left CUPTI to PyTorch's profiler" in line
+    assert bridge.load(tmp_path / "run.sqlite").quality.messages == (line,)
+
+
+@pytest.mark.parametrize("then", ["capture.stop()", "capture.pause(); capture.resume()"])
+def test_another_user_who_took_cupti_over_is_left_alone(then, stand_in, tmp_path):
+    program = f"""
+other = ctypes.CDLL({str(stand_in.library)!r})
+use_gpu()
+await_kernels(3)
+other.fake_other_start(0)
+use_gpu()
+{then}
+use_gpu()
+assert other.fake_other_stop() == 6
+"""
+    kernels, said = kernels_of(stand_in, tmp_path, program)
+    assert kernels == 3
+    assert said.count("RuntimeWarning") == 1
+    assert ["took CUPTI over" in line for line in messages(tmp_path / "run.sqlite")] == [True]
+
+
+def test_a_forked_child_hands_over_while_it_runs(stand_in, tmp_path):
+    program = """
+if os.fork() == 0:
+    use_gpu()
+    await_kernels(3)
+    os._exit(0)
+os.wait()
+"""
+    assert kernels_of(stand_in, tmp_path, program) == (3, "")
+
+
+def test_a_name_is_that_of_the_module_that_was_loaded_then(stand_in, tmp_path):
+    program = f"""
+cuda = ctypes.CDLL({str(stand_in.library)!r})
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
+
+def load(name):
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    cuda.cuModuleLoadData(ctypes.byref(module), b"")
+    cuda.cuModuleGetFunction(ctypes.byref(kernel), module, name)
+    return module, kernel
+
+def launch(kernel):
+    cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+
+places = set()
+for number, name in enumerate((b"k_first", b"k_second", b"k_third")):
+    module, kernel = load(name)
+    places.add(kernel.value)
+    launch(kernel)
+    await_kernels(2 * number + 1)
+    launch(kernel)  # will be handed over when another name is there
+    cuda.cuModuleUnload(module)
+assert len(places) == 1
+module, kernel = load(b"k_first")
+launch(kernel)
+"""
+    assert kernels_of(stand_in, tmp_path, program) == (7, "")
+    query = "SELECT value, count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds ON id = mangledName GROUP BY 1"
+    counts = rows(tmp_path / "run.sqlite", query)
+    assert counts == [("k_first", 3), ("k_second", 2), ("k_third", 2)]
+
+
+def test_a_forked_child_has_a_witness_of_its_own(stand_in, tmp_path):
+    """Its ranges have their numbers, and one that was open at the fork is its parent's."""
+    program = f"""
+import multiprocessing, sys
+sys.path.insert(0, {str(KIT)!r})
+import bridge, children
+with bridge.nvtx_op("around"):
+    child = multiprocessing.get_context("fork").Process(target=children.on_gpu)
+    child.start()
+    child.join()
+sys.exit(child.exitcode)
+"""
+    (tmp_path / "forks.py").write_text(program, encoding="utf-8")
+    command = ("run", "--tool", "cupti", "--witness", "-o", "run", "--no-import", "forks.py")
+    stand_in.bridge(tmp_path, *command)
+    (line,) = [line for line in messages(tmp_path / "run.sqlite") if "that CUPTI noted" in line]
+    agreed, _, total = line.partition(" for ")[2].split()[:3]
+    assert int(agreed) == int(total) >= 3
+
+
+def test_a_session_goes_on_without_the_gpu_once_another_user_has_cupti(stand_in, tmp_path):
+    program = f"""
+import ctypes, bridge
+schedule = bridge.schedule(wait=1, warmup=0, active=1, repeat=2)
+with bridge.profile(device="cupti", schedule=schedule) as session:
+    for number in range(4):
+        if number == 2:  # between two cycles
+            ctypes.CDLL({str(stand_in.library)!r}).fake_other_start(1)
+        with bridge.nvtx_op("work"):
+            pass
+        session.step()
+"""
+    (tmp_path / "session.py").write_text(program, encoding="utf-8")
+    done = stand_in.run(tmp_path, "session.py")
+    assert done.stderr.count("the work of the GPU is not recorded") == 1

@@ -71,7 +71,7 @@ class AnnotationTables:
             pid = int(recording.header["pid"])
             if pid == self._process.pid or pid not in self._export.pids:
                 self._recorded_ranges(recording, pid << PROCESS_BITS)
-            if path == own:
+            if pid == self._process.pid:
                 self._witness(recording)
 
     def _recorded_ranges(self, recording: Recording, process: int) -> None:

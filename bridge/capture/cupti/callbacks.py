@@ -36,7 +36,8 @@ class Callbacks:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._native = library
-        library.bridge_take_dropped.restype = library.bridge_lost_events.restype = ctypes.c_uint64
+        for name in ("take_dropped", "lost_events", "calls", "unloaded_at"):
+            getattr(library, f"bridge_{name}").restype = ctypes.c_uint64
         # Aligned pages that are given back at the end of a capture; private, or forked children would share them.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._memory = [mmap.mmap(-1, BUFFER_BYTES, flags=flags) for _ in range(BUFFER_COUNT)]
@@ -69,9 +70,13 @@ class Callbacks:
         self._native.bridge_forked()
 
     def take(self) -> list[tuple[int, int]]:
-        """Return address and valid bytes of the buffers that CUPTI has filled."""
+        """Return address and valid bytes of the buffers that CUPTI has filled.
+
+        A buffer of another user, from whom CUPTI had it when a capture began, is left alone.
+        """
         count = self._native.bridge_take(self._completed)
-        return [(one.address or 0, one.valid) for one in self._completed[:count]]
+        found = [(one.address or 0, one.valid) for one in self._completed[:count]]
+        return [(address, valid) for address, valid in found if address in self._by_address]
 
     def give(self, address: int) -> None:
         """Let CUPTI fill a buffer again."""
@@ -92,6 +97,16 @@ class Callbacks:
     def lost_events(self) -> int:
         """How many nodes of graphs were created faster than they were taken."""
         return int(self._native.bridge_lost_events())
+
+    @property
+    def calls(self) -> int:
+        """How often CUPTI has asked for a buffer, or handed one over."""
+        return int(self._native.bridge_calls())
+
+    @property
+    def unloaded_at(self) -> int:
+        """CUPTI's time at which a module was unloaded last, 0 if none was."""
+        return int(self._native.bridge_unloaded_at())
 
     @property
     def contexts(self) -> list[int]:

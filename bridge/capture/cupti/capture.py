@@ -3,7 +3,7 @@
     with Capture(Path("run.cupti")):
         train()
 
-It records the program's ranges beside what CUPTI records. Nothing else may use CUPTI in the process meanwhile.
+It records the program's ranges beside what CUPTI records. CUPTI has one user at a time: to another one it is left.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bridge.annotate.recording.writer import Writer
 from bridge.capture.cupti import records
 from bridge.capture.cupti.collector import Collector
 from bridge.capture.cupti.library import Library
+from bridge.capture.cupti.pytorch import Watch
 from bridge.capture.cupti.spool import ANNOTATIONS, Spool
 from bridge.capture.cupti.witness import WitnessEmitter
 from bridge.capture.tool import CaptureError
@@ -73,6 +74,7 @@ class Capture:
         self._writer: Writer | None = None
         self._recorder: Recorder | None = None
         self._before: tuple[Emitter | None, str, bool] | None = None
+        self._watch: Watch | None = None
         self.collector: Collector | None = None
 
     def start(self) -> None:
@@ -90,13 +92,14 @@ class Capture:
             self.collector.pause()
         if self._annotations:
             self._record_annotations()
+        self._watch = Watch(self.collector.leave)
         atexit.register(self.stop)
         _running.append(self)
 
     def pause(self) -> None:
         """Record no activities until `resume`."""
         if self.collector is not None:
-            self.collector.wait(at_end=False)
+            self.collector.wait(is_limited=False)
             self.collector.pause()
 
     def resume(self) -> None:
@@ -111,9 +114,11 @@ class Capture:
             return
         atexit.unregister(self.stop)
         _running.remove(self)
+        if self._watch is not None:
+            self._watch.end()
         self._restore()
         try:
-            collector.wait(at_end=True)
+            collector.wait(is_limited=True)
         finally:
             collector.stop()
 

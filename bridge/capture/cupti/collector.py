@@ -10,13 +10,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Event, Lock, Thread
+from threading import Event, Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
 from bridge.annotate.emitter import EXIT_S, warn
 from bridge.capture.cupti import driver, records
 from bridge.capture.cupti.callbacks import callbacks
 from bridge.capture.cupti.library import CuptiError, Library
+from bridge.capture.cupti.names import Texts
 from bridge.capture.cupti.spool import NODES, WITNESS, Spool
 
 if TYPE_CHECKING:
@@ -29,18 +30,16 @@ CLOCK_S = 1.0  # interval of readings of both clocks
 READINGS = 50  # per pair of clocks; the closest one counts
 
 DOMAINS = DRIVER_API, RUNTIME_API, RESOURCE = 1, 2, 3
-RESOURCE_EVENTS = (
-    1,
-    2,
-    13,
-    20,
-)  # context created and destroyed; node of a graph created and cloned
+# Context created and destroyed; module unloaded; node of a graph created and cloned.
+RESOURCE_EVENTS = (1, 2, 7, 13, 20)
 SYSTEM_THREAD_IDS = 1  # gettid(), as Python and nsys have it
 FORCED = 1  # flush incomplete buffers as well
 NO_ORIGINAL = -1
 CALL_DOMAINS = {records.DRIVER: DRIVER_API, records.RUNTIME: RUNTIME_API}
 NAMED = (records.KERNEL, records.DEVICE)  # kinds whose records point to a name
 LASTING = (records.DEVICE, records.CONTEXT)  # written once per device and context: never paused
+WAITED = (records.DRIVER, records.SYNCHRONIZATION)  # kinds of records that our own wait makes
+KEPT_IDS = 10_000  # of a forked child that may use the GPU later on
 
 
 class _Helper(Thread):
@@ -84,13 +83,17 @@ class Collector:
         )
         self._is_dead = False  # in a forked child that must not touch CUPTI
         self._parent_used_gpu = False
+        self._left = False  # CUPTI, to another user
+        self._enabled: set[int] = set()
         self._reset()
 
     def _reset(self) -> None:
         self.witness: list[tuple[int, int, int]] = []  # ids of ranges, as `spool.WITNESS_FIELDS`
         self._ended = Event()
         self._reviving = Lock()
-        self._names: set[int] = set()  # pointers whose names are in the spool
+        self._calls_before: int | None = None  # before a wait that has made records
+        self._leaving = RLock()  # a signal's handler may stop what leaves
+        self._texts = Texts()
         self._call_names: set[tuple[int, int]] = set()
         self._decoder = records.Decoder(self.library)
         self._thread: Thread | None = None
@@ -131,11 +134,11 @@ class Collector:
 
     def _ends(self, function: Callable[[], object]) -> bool:
         """Have a helper run a function; return whether it ends within `EXIT_S`."""
-        return self._helpers.pop().ends(function)
+        return (self._helpers or [_Helper()]).pop().ends(function)
 
     def resume(self) -> None:
         """Record; raises CuptiError if kernels cannot be recorded. Other kinds that are refused are noted."""
-        if not self._is_dead:
+        if not (self._is_dead or self._left):
             self._enable([kind for kind in self.kinds if kind not in LASTING])
 
     def _enable(self, kinds: Sequence[int]) -> None:
@@ -143,6 +146,7 @@ class Collector:
         for kind in kinds:
             try:
                 self.library.call("cuptiActivityEnable", ctypes.c_uint32(kind))
+                self._enabled.add(kind)
             except CuptiError as error:
                 if kind == records.KERNEL:
                     raise
@@ -152,31 +156,35 @@ class Collector:
 
     def pause(self) -> None:
         """Stop recording until `resume`; what was recorded is handed over."""
-        if not self._is_dead:
-            self._disable(kind for kind in self.kinds if kind not in LASTING)
+        if not (self._is_dead or self._left or self._is_taken_over()):
+            self._disable([kind for kind in self.kinds if kind not in LASTING])
             self.flush()
 
-    def _disable(self, kinds: Any) -> None:
+    def _disable(self, kinds: Sequence[int]) -> None:
         for kind in kinds:
             self.library.functions.cuptiActivityDisable(ctypes.c_uint32(kind))
+        self._enabled -= {*kinds}
 
     def flush(self) -> None:
         """Have CUPTI hand over all records."""
         with suppress(CuptiError):
             self.library.call("cuptiActivityFlushAll", ctypes.c_uint32(FORCED))
 
-    def wait(self, *, at_end: bool) -> None:
+    def wait(self, *, is_limited: bool) -> None:
         """Wait for what the program has launched: CUPTI hands over finished activities only.
 
-        ``at_end``: the program ends, which a wait of more than `EXIT_S` must not prevent.
+        ``is_limited``: for at most `EXIT_S`, as where the program ends.
         """
-        if self._is_dead or not (self._used_gpu_before or self._callbacks.contexts):
+        if self._is_dead or self._left or not (self._used_gpu_before or self._callbacks.contexts):
             return
+        if self._enabled.intersection(WAITED):
+            self._calls_before = self._callbacks.calls
         current = driver.current_context()
         contexts = {*self._callbacks.contexts, *([current] if current else ())}
-        if not at_end:
+        if not is_limited:
             driver.wait(contexts)
         elif not self._ends(lambda: driver.wait(contexts)):
+            self._calls_before = None  # there need be no complete record
             self._note_limit("the GPU was still at work")
 
     def stop(self) -> None:
@@ -185,18 +193,63 @@ class Collector:
             self._end_helpers()
             self._ended.set()
             return
-        if not self._ends(self._hand_over):
-            self._note_limit("CUPTI did not hand over its last records")
+        if not self._leave():
             self._end_thread()
         elif self._end_thread():
             self._callbacks.release_memory()
 
+    def _leave(self) -> bool:
+        """Hand over all records and leave CUPTI, unless that is done; return whether it ends in time."""
+        with self._leaving:
+            if self._left or self._ends(self._hand_over):
+                return True
+            self._note_limit("CUPTI did not hand over its last records")
+            return False
+
     def _hand_over(self) -> None:
         """Have CUPTI hand over all records, and leave it."""
+        if self._is_taken_over():
+            return
         self._disable(self.kinds)
         self._set_flush_period(0)
         self.flush()
         self._unsubscribe()
+
+    def leave(self, user: str) -> None:
+        """Leave CUPTI to another user who is about to start; called in the thread of the program that starts it."""
+        with self._leaving:
+            is_forbidden = not self.revive() and self._parent_used_gpu
+            if self._left or self._ended.is_set() or is_forbidden:
+                return
+            self.wait(is_limited=True)
+            self._leave()
+            if not self._left:
+                self._say_left(f"process {os.getpid()} left CUPTI to {user}")
+
+    def _is_taken_over(self) -> bool:
+        """Return whether another user has registered its callbacks, which then get the records of all.
+
+        CUPTI does not tell. But the wait before has made records, and for these no callback of ours was called. Nothing
+        of CUPTI's state is changed then, for it is the other's: only the subscription, which is ours, is given up.
+        """
+        before, self._calls_before = self._calls_before, None
+        if before is None:
+            return False
+        self.flush()
+        if self._callbacks.calls > before:
+            return False
+        self._unsubscribe()
+        self._say_left(f"another user took CUPTI over in process {os.getpid()}")
+        return True
+
+    def _say_left(self, text: str) -> None:
+        """Call CUPTI no more, and say that the rest is not recorded."""
+        self._left = True
+        text = f"{text}: the rest of its work on the GPU is lost"
+        warn(text)
+        if self._spool is not None:
+            with suppress(OSError):
+                self._spool.note({"missing": [text]})
 
     def _note_limit(self, what: str) -> None:
         """Say what was waited for in vain."""
@@ -247,7 +300,7 @@ class Collector:
         self._callbacks.forked()
         self._is_dead = True
         self._reset()
-        if not self._parent_used_gpu:
+        if not (self._parent_used_gpu or self._left):
             self._start_threads(self._watch)
 
     def revive(self) -> bool:
@@ -261,9 +314,16 @@ class Collector:
     def _watch(self) -> None:
         """Decode in a forked child once it uses the GPU; `stop` too may find that it does."""
         while not (self._ended.wait(WATCH_S) or self.revive()):
-            pass
+            del self.witness[:-KEPT_IDS]
+        if not self._ended.is_set():
+            self._set_flush_period(FLUSH_MS)  # CUPTI's own thread did not survive the fork
         if not self._is_dead:
             self._decode()
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether CUPTI may be told which range is open: not once it is left, nor in a child that must not touch it."""
+        return not (self._left or (self._is_dead and self._parent_used_gpu))
 
     def clock_pair(self) -> tuple[int, int, int, int]:
         """Return CUPTI's, the monotonic and the epoch time of one moment, and how far apart they may be, ns."""
@@ -312,7 +372,7 @@ class Collector:
 
     def _note(self, *, is_open: bool) -> None:
         """Write a pair of clocks, and what was counted since the last one."""
-        fact: dict[str, Any] = {"clocks": [self.clock_pair()]}
+        fact: dict[str, Any] = {} if self._left else {"clocks": [self.clock_pair()]}
         if dropped := self._callbacks.take_dropped():
             fact["dropped"] = dropped
         if not is_open:
@@ -326,10 +386,7 @@ class Collector:
     def _note_names(self, kind: int, rows: np.ndarray) -> None:
         """Write the names that records point to, and those of CUDA functions, each once."""
         if kind in NAMED:
-            pointers = set(rows["name"].tolist()) - self._names - {0}
-            if pointers:
-                self._names |= pointers
-                texts = {p: ctypes.string_at(p).decode(errors="replace") for p in pointers}
+            if texts := self._texts.take(rows, self._callbacks.unloaded_at):
                 self._file.note({"names": texts})
         elif kind in CALL_DOMAINS:
             domain = CALL_DOMAINS[kind]
@@ -347,7 +404,8 @@ class Collector:
 
     def _fail(self, error: Exception) -> None:
         """Record no more, and say why."""
-        self._disable(self.kinds)
+        if not self._left:
+            self._disable(self.kinds)
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         folder = self._spool and self._spool.folder
         warn(f"{folder}: {reason}; CUPTI records no more in process {os.getpid()}")

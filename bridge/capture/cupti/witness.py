@@ -21,20 +21,23 @@ if TYPE_CHECKING:
 
     from bridge.capture.cupti.collector import Collector
 
-CUSTOM_IDS = 3  # CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0
+CUSTOM_IDS = (
+    5  # CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2: PyTorch's profiler uses CUSTOM0 and CUSTOM1
+)
 
 
 class WitnessEmitter:
     """Tells CUPTI the number of the range that is open on each thread, before it passes the range on.
 
-    CUPTI then notes with each call which range was innermost, whatever the clocks say.
+    CUPTI then notes with each call which range was innermost, whatever the clocks say. The collector has the ids, for a
+    forked child begins with none.
     """
 
     name = "recording"
     version = ""
 
     def __init__(self, emitter: Emitter, collector: Collector) -> None:
-        self._emitter, self._rows = emitter, collector.witness
+        self._emitter, self._collector = emitter, collector
         self._kind = ctypes.c_uint32(CUSTOM_IDS)
         functions = collector.library.functions
         self._push = functions.cuptiActivityPushExternalCorrelationId
@@ -44,12 +47,14 @@ class WitnessEmitter:
     def push(self, label: Label, payload: float) -> None:
         number = next(self._numbers)
         self._emitter.push(label, payload)
-        self._rows.append((number, get_native_id(), monotonic_ns()))
-        self._push(self._kind, ctypes.c_uint64(number))
+        if self._collector.takes_ids:
+            self._collector.witness.append((number, get_native_id(), monotonic_ns()))
+            self._push(self._kind, ctypes.c_uint64(number))
 
     def pop(self, domain: str | None) -> None:
-        last = ctypes.c_uint64()
-        self._pop(self._kind, ctypes.byref(last))
+        if self._collector.takes_ids:
+            last = ctypes.c_uint64()
+            self._pop(self._kind, ctypes.byref(last))
         self._emitter.pop(domain)
 
     def mark(self, label: Label, payload: float) -> None:
@@ -92,7 +97,8 @@ def compare(
 ) -> Comparison:
     """Compare the range of each call by time with the one that CUPTI noted.
 
-    ``notes`` are records of external correlation, ``ids`` the columns `spool.WITNESS_FIELDS`.
+    ``notes`` are records of external correlation, ``ids`` the columns `spool.WITNESS_FIELDS`. Notes of other ids are
+    left out: those of ranges that were open when this process was forked are of its parent.
     """
     import numpy as np
 
@@ -111,6 +117,7 @@ def compare(
 
     nesting = Nesting.of(ranges.thread, ranges.start, ranges.end)
     by_correlation = np.argsort(calls.correlation, kind="stable")
+    notes = notes[np.isin(notes["id"], ids["id"])]
     sought = notes["correlation"].astype(np.int64)
     row = np.searchsorted(calls.correlation[by_correlation], sought)
     row = np.minimum(row, len(by_correlation) - 1)

@@ -30,8 +30,12 @@ class DeviceRecording:
         self._folder: Path | None = None
         self._capture: Capture | None = None
 
-    def start(self) -> None:
-        """Start recording; raises CaptureError if CUPTI cannot, unless it is used only where it can be."""
+    def start(self, *, is_first: bool) -> None:
+        """Start recording the first cycle of a session, or a later one.
+
+        Raises CaptureError if CUPTI cannot, unless it is used only where it can be. In a later cycle another user may
+        have it, which is a warning.
+        """
         from bridge.capture.cupti.capture import Capture  # loads ctypes
         from bridge.capture.tool import CaptureError
 
@@ -42,7 +46,7 @@ class DeviceRecording:
         try:
             capture.start()
         except (CaptureError, OSError) as error:
-            if self._device == CUPTI:
+            if self._device == CUPTI and is_first and not self.has_records:
                 raise
             warn_once(str(error))
             return

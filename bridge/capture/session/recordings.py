@@ -62,13 +62,13 @@ class CycleRecording:
         return self._new_writer()
 
     def start_device(self) -> None:
-        """Record the GPU's work in this cycle, if the session does so; raises CaptureError."""
+        """Record the GPU's work in this cycle, if the session does so; raises CaptureError in the first one."""
         if self._options.device is None or self._writer is None:
             return
         kept = {w: d for w, d in self._devices.items() if w in (self._writer, self._before)}
         self._devices = kept
         device = kept.setdefault(self._writer, DeviceRecording(self._options.device))
-        device.start()
+        device.start(is_first=self._cycle == 0)
 
     def stop_device(self) -> None:
         """Stop recording the GPU's work."""

@@ -13,7 +13,7 @@
 #define MOST_EVENTS 65536
 #define MOST_CONTEXTS 256
 #define DOMAIN_RESOURCE 3
-enum { CONTEXT_CREATED = 1, CONTEXT_DESTROYED = 2, NODE_CREATED = 13, NODE_CLONED = 20 };
+enum { CONTEXT_CREATED = 1, CONTEXT_DESTROYED = 2, MODULE_UNLOADED = 7, NODE_CREATED = 13, NODE_CLONED = 20 };
 #define NO_ORIGINAL (-1)
 
 typedef struct { void *address; uint64_t valid; } Buffer;
@@ -28,7 +28,7 @@ static void *free_buffers[MOST_BUFFERS]; static int free_count;
 static Buffer completed[MOST_BUFFERS]; static int completed_count;
 static Event events[MOST_EVENTS]; static int event_count;
 static void *contexts[MOST_CONTEXTS]; static int context_count;
-static uint64_t buffer_bytes, dropped_records, lost_events;
+static uint64_t buffer_bytes, dropped_records, lost_events, calls, unloaded_at;
 static int (*get_dropped)(void *context, uint32_t stream, size_t *count);
 static int (*get_node_id)(void *node, uint64_t *id);
 static int (*get_timestamp)(uint64_t *time);
@@ -59,15 +59,20 @@ int bridge_take_events(Event *to, int most) { enter(); int count = event_count <
 uint64_t bridge_take_dropped(void) { enter(); uint64_t count = dropped_records; dropped_records = 0; leave(); return count; }
 uint64_t bridge_lost_events(void) { return lost_events; }
 
+/* How often CUPTI has called for a buffer, or with one. */
+uint64_t bridge_calls(void) { return __atomic_load_n(&calls, __ATOMIC_ACQUIRE); }
+/* CUPTI's time of the last unloading of a module, 0 without one. */
+uint64_t bridge_unloaded_at(void) { return __atomic_load_n(&unloaded_at, __ATOMIC_ACQUIRE); }
+
 /* Copy the contexts that were created and not destroyed to ``to``, and return how many. */
 int bridge_contexts(void **to) { enter(); int count = context_count; for (int i = 0; i < count; i++) to[i] = contexts[i]; leave(); return count; }
 
-void bridge_request(uint8_t **buffer, size_t *size, size_t *most_records) { enter();
+void bridge_request(uint8_t **buffer, size_t *size, size_t *most_records) { enter(); calls++;
   *buffer = free_count ? free_buffers[--free_count] : 0; *size = *buffer ? buffer_bytes : 0; *most_records = 0; leave(); }
 
 void bridge_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) { size_t dropped = 0;
   if (get_dropped) get_dropped(context, stream, &dropped);
-  enter(); dropped_records += dropped;
+  enter(); dropped_records += dropped; calls++;
   if (buffer && completed_count < MOST_BUFFERS) { completed[completed_count].address = buffer; completed[completed_count++].valid = valid; }
   leave(); }
 
@@ -85,6 +90,7 @@ static void note_node(void *node, void *original) { uint64_t time = 0, id = 0, o
 void bridge_event(void *unused, int domain, uint32_t event, void *data) { ResourceData *resource = data;
   if (domain != DOMAIN_RESOURCE) return;
   if (event == CONTEXT_CREATED || event == CONTEXT_DESTROYED) { note_context(resource->context, event == CONTEXT_CREATED); return; }
+  if (event == MODULE_UNLOADED) { uint64_t time = 0; get_timestamp(&time); __atomic_store_n(&unloaded_at, time, __ATOMIC_RELEASE); return; }
   GraphData *graph = resource->descriptor;
   if (event == NODE_CREATED) note_node(graph->node, 0);
   if (event == NODE_CLONED) note_node(graph->node, graph->original_node); }

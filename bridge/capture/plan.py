@@ -79,7 +79,8 @@ def program_command(
     """Return the command for a program and its arguments.
 
     ``module``: the first word is a module for this interpreter. ``plain``: it is a command, not a
-    Python script. ``auto``: run it as `bridge.autorun` with these options does, started by its path; a command is annotated by its environment alone. Raises CaptureError if the program cannot be run.
+    Python script. ``auto``: run it as `bridge.autorun` with these options does, started by its path;
+    a command is annotated by its environment alone. Raises CaptureError if the program cannot be run.
     """
     if plain:
         return _checked_command(words)

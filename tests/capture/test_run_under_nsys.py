@@ -159,8 +159,10 @@ def test_a_program_is_annotated(run, folder):
     options = {"env": environ(BRIDGE_AUTORUN_OPTIONS="")}
     done = run("--auto", "whole.py", "--x", **options)
     assert said(done) == ["3 ['whole.py', '--x']"]
-    assert f" {LAUNCHER} --shapes whole.py --x" in done.stderr.splitlines()[0]
-    assert done.stderr.splitlines()[1].startswith("bridge run annotates PyTorch (modules, ops with")
+    assert f" {LAUNCHER} whole.py --x" in done.stderr.splitlines()[0]
+    assert done.stderr.splitlines()[1].startswith(
+        "bridge run annotates PyTorch (modules, on a GPU ops"
+    )
 
 
 ODD_NAMES = ["a.b 100%p%h", "-d üñí", 'it\'s a "qu&ote"\n']

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wild.harness import Compared, Program, compare, programs, version
 from wild.tables import details, page, row
-from wild.ways import PLAIN, QUICK, WAYS
+from wild.ways import QUICK, WAYS
 
 
 def main() -> int:
@@ -27,9 +27,8 @@ def main() -> int:
         print(row(done[-1], ways), f"({times})", flush=True)
         if given.show and (text := details(done[-1], ways)):
             print(f"\n{text}\n", flush=True)
-    if given.write:
-        python = f"Python {sys.version.split()[0]}, torch {version('torch')}"
-        given.write.write_text(page(done, skipped, [PLAIN, *ways][1:], python))
+        if given.write:
+            given.write.write_text(page(done, skipped, ways, f"torch {version('torch')}"))
     return any(one.unsteady or any(one.found.values()) for one in done)
 
 

@@ -7,6 +7,14 @@ from collections.abc import Iterable
 from wild.harness import Compared, Difference
 from wild.ways import Way
 
+INTRODUCTION = """# Programs that bridge does not change
+
+**Does a program do the same when bridge watches it?** Programs of common libraries are run plain and in each of these ways.
+Results bit for bit, exit status, stderr, and the ops that PyTorch's profiler counts are compared with the plain run.
+
+`python -m tests.wild --costs --write FILE` makes this page. A cost is the median time of a step as a multiple of the plain one.
+`counted` is the run under PyTorch's profiler."""
+
 
 def row(compared: Compared, ways: list[Way]) -> str:
     """Return the row of a program."""
@@ -40,18 +48,15 @@ def details(compared: Compared, ways: list[Way]) -> str:
     )
 
 
-def page(done: list[Compared], skipped: dict[str, str], ways: list[Way], python: str) -> str:
+def page(done: list[Compared], skipped: dict[str, str], ways: list[Way], libraries: str) -> str:
     """Return a page of all programs."""
+    about = "\n".join(f"| {way.name} | {way.means} |" for way in ways)
+    rows = "\n".join(row(one, ways) for one in done)
     parts = [
-        "# Programs that bridge does not change",
-        "**Does a program do the same when bridge watches it?** Programs of common libraries are run plain and in each of these ways. "
-        "Results bit for bit, exit status, stderr, and the ops that PyTorch's profiler counts are compared with the plain run.",
-        "| way | what |\n|---|---|\n" + "\n".join(f"| {way.name} | {way.means} |" for way in ways),
-        "`python -m tests.wild --costs --write` makes this page. A cost is the median time of a step as a multiple of the plain "
-        "one. `counted` is the run under PyTorch's profiler.",
-        f"{python}.",
-        "| program | library | what differs | cost |\n|---|---|---|---|\n"
-        + "\n".join(row(one, ways) for one in done),
+        INTRODUCTION,
+        f"| way | what |\n|---|---|\n{about}",
+        f"With {libraries}.",
+        f"| program | library | what differs | cost |\n|---|---|---|---|\n{rows}",
     ]
     if skipped:
         parts.append("Not run: " + "; ".join(f"{name} ({why})" for name, why in skipped.items()))

@@ -117,21 +117,18 @@ def _add(sums: Any, thing: Any) -> None:
     if hasattr(thing, "state_dict"):
         thing = thing.state_dict()
     if isinstance(thing, Mapping):
-        for key, value in thing.items():
-            _add(sums, key)
-            _add(sums, value)
-    elif isinstance(thing, list | tuple):
+        thing = [*thing.items()]
+    if isinstance(thing, list | tuple):
         sums.update(f"{type(thing).__name__} {len(thing)}".encode())
         for value in thing:
             _add(sums, value)
-    elif isinstance(thing, float):
-        sums.update(thing.hex().encode())
     elif hasattr(thing, "untyped_storage"):
         _add_tensor(sums, thing)
     elif hasattr(thing, "__array__") and not isinstance(thing, type):
         _add_array(sums, thing)
     else:
-        sums.update(f"{type(thing).__name__} {thing}".encode())
+        text = thing.hex() if isinstance(thing, float) else str(thing)
+        sums.update(f"{type(thing).__name__} {text}".encode())
 
 
 def _add_tensor(sums: Any, tensor: Any) -> None:

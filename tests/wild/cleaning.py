@@ -22,7 +22,7 @@ CHANGING = (  # what differs from run to run, and what stands for it
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,]\d+)?", "TIME"),
     (r"\b[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ \d+", "LOG TIME N"),
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
-    (r"(?m)^USDT:TIME \d+:\d+ ", "USDT:TIME N:N "),  # what PyTorch's profiler says of itself
+    (r"(?m)^USDT:TIME \d+:\d+ .*\n", ""),  # what PyTorch's profiler says of itself
 )
 
 

@@ -15,6 +15,7 @@ def main() -> int:
     """Run, print a row for each program, and return 1 if anything differs."""
     given = _arguments()
     ways = [(QUICK if given.quick else WAYS)[name] for name in given.ways.split(",")]
+    counted = (given.ways if given.counted is None else given.counted).split(",")
     done: list[Compared] = []
     skipped: dict[str, str] = {}
     for program in map(Program.named, given.names or programs()):
@@ -22,7 +23,7 @@ def main() -> int:
             skipped[program.name] = f"no {', '.join(program.missing)}"
             print(f"| {program.name} | | skipped: {skipped[program.name]} | |", flush=True)
             continue
-        done.append(compare(program, ways, rounds=given.rounds if given.costs else 0))
+        done.append(compare(program, ways, counted, rounds=given.rounds if given.costs else 0))
         times = ", ".join(f"{name} {took:.1f} s" for name, took in done[-1].seconds.items())
         print(row(done[-1], ways), f"({times})", flush=True)
         if given.show and (text := details(done[-1], ways)):
@@ -36,6 +37,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.wild", description=__doc__)
     parser.add_argument("names", nargs="*", help="programs; else all")
     parser.add_argument("--ways", default=",".join(WAYS), help=f"default: {','.join(WAYS)}")
+    parser.add_argument(
+        "--counted", metavar="WAYS", help="in which ops are counted, too; default: all of --ways"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="run-auto and auto without nsys, which takes seconds"
     )

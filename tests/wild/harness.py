@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -231,26 +232,41 @@ class Compared:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def compare(program: Program, ways: list[Way], *, rounds: int = 0) -> Compared:
-    """Run a program in these ways, twice in each: once for its results, and once to count ops.
+def compare(
+    program: Program, ways: list[Way], counted: Collection[str] = (), *, rounds: int = 0
+) -> Compared:
+    """Run a program in these ways for its results, and in those named `counted` once more to count ops.
 
     With `rounds`, so many times more for the lengths of its steps.
     """
-    plain, counted = run(program, PLAIN), run(program, PLAIN, count=True)
     made = Compared(program)
+    plain = run(program, PLAIN)
     made.seconds[PLAIN.name] = plain.seconds
     for way in ways:
         watched = run(program, way)
         made.seconds[way.name] = watched.seconds
-        made.found[way.name] = found = differences(plain, watched)
-        found += counted_differences(counted, run(program, way, count=True), found)
+        made.found[way.name] = differences(plain, watched)
     if any(made.found.values()):  # is it the program itself?
         made.unsteady = differences(plain, run(program, PLAIN))
-        again = run(program, PLAIN, count=True)
-        made.unsteady += counted_differences(counted, again, made.unsteady)
+    _compare_counted(made, [way for way in ways if way.name in counted])
     if rounds:
         made.costs = costs(program, ways, rounds)
     return made
+
+
+def _compare_counted(made: Compared, ways: list[Way]) -> None:
+    plain = run(made.program, PLAIN, count=True) if ways else None
+    if not plain:
+        return
+    unlike = False
+    for way in ways:
+        known = made.found[way.name]
+        found = counted_differences(plain, run(made.program, way, count=True), known)
+        unlike = unlike or bool(found)
+        known += found
+    if unlike:
+        again = run(made.program, PLAIN, count=True)
+        made.unsteady += counted_differences(plain, again, made.unsteady)
 
 
 def costs(program: Program, ways: list[Way], rounds: int) -> dict[str, float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from wild.harness import Compared, Difference
 from wild.ways import Way
@@ -43,9 +45,15 @@ def details(compared: Compared, ways: list[Way]) -> str:
         for one in compared.found[way.name]:
             of_text.setdefault((one.what, one.text), []).append(way.name)
     return "\n\n".join(
-        f"{compared.program.name}, {', '.join(names)}: {what}\n\n```\n{text}\n```"
+        f"{compared.program.name}, {', '.join(names)}: {what}\n\n```\n{_short(text)}\n```"
         for (what, text), names in of_text.items()
     )
+
+
+def _short(text: str) -> str:
+    """Return a text with paths as everybody knows them, without where this environment and this checkout lie."""
+    text = text.replace(f"{Path(__file__).parents[2]}/", "")
+    return re.sub(r"/[^\s'\":]*?/(site-packages|bridge)/", r"\1/", text)
 
 
 def page(done: list[Compared], skipped: dict[str, str], ways: list[Way], libraries: str) -> str:

@@ -13,7 +13,7 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from bridge.annotate.emit import current, state
+from bridge.annotate.emit import current, state, when_attached
 from bridge.annotate.emitter import warn
 from bridge.annotate.guard import error_text
 
@@ -429,6 +429,23 @@ def recordings() -> list[Any]:
         if sidecar is not None:
             result.append(sidecar)
     return result
+
+
+def record_rank() -> None:
+    """Begin the recording of a process with a rank, which without details of calls would never begin.
+
+    Does nothing unless there is a folder for it: beside the program nobody asked for a file.
+    """
+    if os.environ.get("BRIDGE_SIDECAR", "") in ("", "off"):
+        return
+    from bridge.annotate.recording import lines, recorder  # as above
+
+    writer = recorder.sidecar_writer() if lines.ranks(os.environ) else None
+    if writer is not None:
+        writer.begin()
+
+
+when_attached.append(record_rank)
 
 
 def function_observer(function: Callable[..., Any], name: str, details: DetailOptions) -> Observer:

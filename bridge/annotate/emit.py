@@ -49,6 +49,8 @@ class State:
 
 
 state = State()
+# Called when a tool is found attached: here nothing is known of what is recorded beside its report.
+when_attached: list[Callable[[], None]] = []
 _choosing = RLock()  # a program may have an nvtx.py of its own, which annotates at its import
 
 
@@ -66,20 +68,9 @@ def current() -> Emitter:
                 use(*choose(os.environ))
                 tool = any(os.environ.get(sign) for sign in SIGNS)
                 state.attached = tool and not state.idle
-                record_rank()
+                for call in when_attached if state.attached else ():
+                    call()
     return state.emitter  # type: ignore[return-value]  # `use` has set it
-
-
-def record_rank() -> None:
-    """Begin the recording of a process with a rank beside its report, which calls without details would not begin."""
-    folder = os.environ.get("BRIDGE_SIDECAR")
-    if not state.attached or folder in (None, "", "off"):
-        return
-    from bridge.annotate.recording import lines, recorder  # as above: needed only with a tool
-
-    writer = recorder.sidecar_writer() if lines.ranks(os.environ) else None
-    if writer is not None:
-        writer.begin()
 
 
 def use(emitter: Emitter | None, reason: str = "chosen by the program") -> Emitter | None:

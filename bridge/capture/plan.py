@@ -123,7 +123,7 @@ def unrecorded_remedy(words: Sequence[str], *, module: bool, plain: bool, auto: 
 
 
 def _checked_command(words: Sequence[str]) -> list[str]:
-    for first in (words[0], os.path.join(os.curdir, words[0])):  # noqa: PTH118 (Path drops the .)
+    for first in (words[0], f"./{words[0]}"):
         if shutil.which(first):
             return [first, *words[1:]]
     if Path(words[0]).exists() and "/" in words[0]:

@@ -16,7 +16,7 @@ import pytest
 from recorder import Recorder
 
 import bridge
-from bridge.annotate import backends, emit, stack
+from bridge.annotate import backends, details, emit, stack
 from bridge.annotate.emitter import NullEmitter
 from bridge.annotate.label import Label
 from bridge.annotate.recording import recorder
@@ -124,9 +124,8 @@ def test_a_process_with_a_rank_begins_its_recording_in_a_folder_that_was_named(
         monkeypatch.delenv(name, raising=False)
     for name, value in {"BRIDGE_SIDECAR": str(tmp_path / "r"), **environ}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(emit.state, "attached", True)
     monkeypatch.setattr(recorder, "_sidecars", {})
-    emit.record_rank()
+    details.record_rank()
     files = list(tmp_path.glob("r/bridge-*.jsonl"))
     assert [json.loads(path.read_text())["rank"] for path in files] == [3] * is_begun
 

@@ -11,7 +11,7 @@ PYTHON = os.environ.get("WILD_PYTHON") or sys.executable
 REPORT = "wild-report"
 RUN = ("-m", "bridge", "run", "--no-import", "-o", REPORT)
 EMITTING = (("BRIDGE_NVTX", "interop"),)  # ranges are written though no tool reads them
-AUTORUN = ("-m", "bridge.autorun", "--shapes")  # what `bridge run --auto` has nsys start
+AUTORUN = ("-m", "bridge.autorun")  # what `bridge run --auto` has nsys start
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ QUICK = WAYS | {
             "run-auto",
             AUTORUN,
             extra=EMITTING,
-            means="`python -m bridge.autorun --shapes PROGRAM`, as `bridge run --auto` does",
+            means="`python -m bridge.autorun PROGRAM`, as `bridge run --auto` does",
         ),
         Way("auto", extra=EMITTING, means="`bridge.torch.auto(model)`"),
     )

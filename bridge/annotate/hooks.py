@@ -28,14 +28,16 @@ FAILED = object()  # is given to `end` in place of a result where the function r
 # These texts stand for the two hooks and for `FAILED` until the code is compiled.
 BEGIN, END, FAILED_TEXT = "bridge: begin", "bridge: end", "bridge: failed"
 VARIABLE = ".bridge"  # a local variable for what `begin` returned; no name of Python
+LOCALS = "<locals>"  # in the qualified name of a function in a function
 COMPILING = "torch.compiler.is_dynamo_compiling()"  # true where `torch.compile` traces
 
 
 class FunctionHook:
     """Calls ``begin`` and ``end`` around each call of a Python function while it is enabled.
 
-    Neither may raise. Raises OSError where the text of the function is not installed, TypeError for
-    another kind of function, ValueError if the text is not that of its code.
+    A function has at most one. Neither of the two may raise. Raises OSError where the text of the
+    function is not installed, TypeError for another kind of function, ValueError if the text is not that
+    of its code.
     """
 
     def __init__(self, function: FunctionType, begin: Begin, end: End) -> None:
@@ -85,23 +87,32 @@ class Hooks:
 
 def _hooked_code(function: FunctionType, hooks: dict[str, Any]) -> CodeType:
     original = function.__code__
-    lines, first = getsourcelines(function)
+    lines, first = getsourcelines(original)  # of the function, not of one that it wraps
     tree = ast.parse(dedent("".join(lines)))
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise TypeError(f"{function.__qualname__} is not a plain function")
     _move(tree, first - 1, len(lines[0]) - len(lines[0].lstrip()))
     _surround(definition, is_torch="torch" in function.__globals__)
-    owner = function.__qualname__.rpartition(".")[0]
-    if owner:  # names with two underscores and `super()` depend on the class
-        tree.body = [ast.ClassDef(owner.rpartition(".")[2], [], [], [definition], [])]
+    owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+    if owner == LOCALS:
+        names = [ast.Name(name, ast.Store()) for name in original.co_freevars]
+        given = [ast.Assign(names, ast.Constant(None))] if names else []
+        no_parameters = ast.arguments([], [], None, [], [], None, [])
+        tree.body = [ast.FunctionDef("outer", no_parameters, [*given, definition], [])]
+    elif owner:  # names with two underscores and `super()` depend on the class
+        tree.body = [ast.ClassDef(owner, [], [], [definition], [])]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # texts are called
         compiled = compile(
             ast.fix_missing_locations(tree), original.co_filename, "exec", dont_inherit=True
         )
     result = next((c for c in _codes(compiled) if c.co_name == original.co_name), compiled)
-    if result.co_freevars != original.co_freevars:
+    parameters = slice(original.co_argcount + original.co_kwonlyargcount)
+    if (result.co_freevars, result.co_varnames[parameters]) != (
+        original.co_freevars,
+        original.co_varnames[parameters],
+    ):
         raise ValueError(f"{function.__qualname__} is not compiled from its text")
     constants = (hooks.get(c, c) if isinstance(c, str) else c for c in result.co_consts)
     return result.replace(

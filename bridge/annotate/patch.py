@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
+from bridge.annotate.hooks import Hooks
 from bridge.annotate.label import Label, checked, checked_name
 from bridge.annotate.wrap import with_ranges
 
@@ -22,7 +23,7 @@ from bridge.annotate.wrap import with_ranges
 UNBOUND = 1 << 17  # Py_TPFLAGS_METHOD_DESCRIPTOR
 ORIGINAL, CALL, AROUND = "_bridge_original", "_bridge_call", "_bridge_around"
 MRO = "__mro_entries__"
-Around = Callable[[Any], Callable[..., Any]]
+Around = Callable[[Any], "Callable[..., Any] | CallHooks"]
 
 # Python looks these up on the class, so a proxy's class defines those that its object has.
 FORWARDED = (
@@ -31,8 +32,55 @@ FORWARDED = (
 )
 
 
+class CallHooks(NamedTuple):
+    """What surrounds each call of an object: ``begin`` returns a token, or None for a call without `end`."""
+
+    begin: Callable[[], Any]
+    end: Callable[[Any], None]
+
+
+class Running(partial):  # type: ignore[type-arg]  # partial of anything
+    """A callable for one call, which ends the token of the call as it goes."""
+
+    token: Any
+    end: Callable[[Any], None]
+
+    def __del__(self) -> None:
+        self.end(self.token)
+
+
+def running(call: Callable[..., Any], hooks: CallHooks) -> Callable[..., Any]:
+    """Return a callable for one call with hooks.
+
+    Python looks up the `__call__` of an object's class at each call, and drops what it got behind it. So what
+    gets this from there runs between the hooks, without a frame of ours in a traceback.
+    """
+    token = hooks.begin()
+    if token is None:
+        return call
+    result = Running(call)
+    result.token, result.end = token, hooks.end
+    return result
+
+
+class ProxyCall:
+    """The `__call__` of proxies."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        call = _proxy_own(instance, CALL)
+        original = _proxy_own(instance, ORIGINAL)
+        if type(call) is CallHooks:
+            return running(original, call)
+        return original if call is None else call
+
+
 class Proxy:
-    """Stands for an object; calls go to `around(object)`. `isinstance` sees the object's class."""
+    """Stands for an object; calls go to `around(object)`, or run between the `CallHooks` that this returns.
+
+    `isinstance` sees the object's class, and the class of the proxy has its name.
+    """
 
     __slots__ = (ORIGINAL, CALL, AROUND, "__weakref__")
 
@@ -41,9 +89,7 @@ class Proxy:
         for name, value in ((ORIGINAL, original), (CALL, call), (AROUND, around)):
             object.__setattr__(self, name, value)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the object in a range."""
-        return _proxy_own(self, CALL)(*args, **kwargs)
+    __call__ = ProxyCall()
 
     def __getattribute__(self, name: str) -> Any:
         if name == MRO and isinstance(_proxy_own(self, ORIGINAL), type):
@@ -147,7 +193,8 @@ def _proxy_class(original: type) -> type[Proxy]:
     methods = {name: _forward(name) for name in FORWARDED if name in attributes}
     if original.__flags__ & UNBOUND:
         methods["__get__"] = _bind
-    return type("Proxy", (Proxy,), {"__slots__": (), **methods})
+    named = {"__module__": original.__module__, "__qualname__": original.__qualname__}
+    return type(original.__name__, (Proxy,), {"__slots__": (), **named, **methods})
 
 
 def _bind(self: Proxy, instance: Any, _owner: Any = None) -> Any:
@@ -225,15 +272,21 @@ class Patches:
     `names` are the names of the ops.
     """
 
-    def __init__(self, names: Iterable[str], patches: list[Patch]) -> None:
+    def __init__(
+        self, names: Iterable[str], patches: list[Patch], hooks: Iterable[Hooks] = ()
+    ) -> None:
         self.names = tuple(names)
-        self._patches = patches
+        self._patches, self._hooks = patches, list(hooks)
+        for hook in self._hooks:
+            hook.request(+1)
 
     def undo(self) -> None:
         """Restore all attributes; a second call does nothing."""
         with _changing:
             while self._patches:
                 _release(self._patches.pop())
+            while self._hooks:
+                self._hooks.pop().request(-1)
 
     def __enter__(self) -> Self:
         return self
@@ -268,11 +321,13 @@ def wrap(
     return replace_attributes(replacements, (label.name for label in labels))
 
 
-def replace_attributes(replacements: Iterable[Replacement], names: Iterable[str] = ()) -> Patches:
-    """Replace all attributes or none; ``names`` are the names of the resulting ops."""
+def replace_attributes(
+    replacements: Iterable[Replacement], names: Iterable[str] = (), hooks: Iterable[Hooks] = ()
+) -> Patches:
+    """Replace all attributes or none, and enable ``hooks``; ``names`` are the names of the resulting ops."""
     listed = list(replacements)  # errors are raised before the first replacement
     with _changing:
-        return Patches(names, _hold_all(listed))
+        return Patches(names, _hold_all(listed), hooks)
 
 
 def public_functions(target: Any) -> list[str]:

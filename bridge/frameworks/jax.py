@@ -12,14 +12,22 @@ from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from importlib import import_module
 from threading import local
-from types import FunctionType
 from typing import Any
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.guard import Guard
+from bridge.annotate.hooks import FunctionHook, Hooks
 from bridge.annotate.label import Label
-from bridge.annotate.patch import Patches, Replacement, original_of, proxy, replace_attributes
+from bridge.annotate.patch import (
+    CallHooks,
+    Patches,
+    Replacement,
+    original_of,
+    proxy,
+    replace_attributes,
+    running,
+)
 from bridge.annotate.stack import Entry, close, push
 
 try:
@@ -75,18 +83,17 @@ def annotate() -> Patches:
     category "copy". Warns if this version of JAX lacks a private name, and continues without it.
     """
     JAX.broken = False
-    return replace_attributes([*_jitted(), *_eager(), *_transfers()])
+    return replace_attributes([*_jitted(), *_arrays()], hooks=[_hooks])
 
 
-def _with_range(name: str, label: Label, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``call`` with a range, unless it is a layer of the same call or is only traced."""
+Token = tuple[Entry, str | None]  # an open range, and the name of the call around it
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if state.idle or _here.name == name or not _executes():
-            return call(*args, **kwargs)
-        return _run(name, label, partial(call, *args, **kwargs))
 
-    return wraps(call)(run) if isinstance(call, FunctionType) else run
+def _begin(name: str, label: Label) -> Token | None:
+    """Open a range, unless it is a layer of the same call or is only traced."""
+    if state.idle or _here.name == name or not _executes():
+        return None
+    return _open(name, label)
 
 
 @JAX.hook
@@ -94,15 +101,23 @@ def _executes() -> bool:
     return bool(_is_executing())
 
 
-def _run(name: str | None, label: Label, call: Callable[[], Any]) -> Any:
+def _open(name: str | None, label: Label) -> Token:
     entry, outer = Entry(label, stack.new_call_id()), _here.name
     _here.name = name
     push(entry)
-    try:
-        return call()
-    finally:
-        close(entry)
-        _here.name = outer
+    return entry, outer
+
+
+def _close(token: Token) -> None:
+    entry, _here.name = token
+    close(entry)
+
+
+def _end(token: Token | None, result: Any) -> Any:
+    """End the range of a function, and return its result."""
+    if token is not None:
+        _close(token)
+    return result
 
 
 # -- Jitted functions
@@ -114,35 +129,39 @@ def _jitted() -> Iterator[Replacement]:
     From 3.12 on, CPython respects a new `__call__` of such a type. Before, functions that are
     jitted later and the public functions of JAX get proxies.
     """
-    if sys.version_info >= (3, 12) or not Jitted.__flags__ & CALLED_BY_VECTOR:
-        yield Replacement(Jitted, "__call__", _every_call)
+    if EVERY_CALL:
+        yield Replacement(Jitted, "__call__", JittedCall)
         return
     yield Replacement(jax, "jit", _proxied_jit)
-    yield Replacement(jax.numpy.ufunc, "__call__", _every_call)
     for name, module in list(sys.modules.items()):
         if name.startswith("jax.") and "._" not in name:
             values = [key for key, value in vars(module).items() if type(value) is Jitted]
             yield from (Replacement(module, key, _as_proxy) for key in values if key[0] != "_")
 
 
-def _every_call(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a `__call__` with ranges, for a class of functions that have names."""
+EVERY_CALL = sys.version_info >= (3, 12) or not Jitted.__flags__ & CALLED_BY_VECTOR
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 (it becomes this method)
-        if state.idle or (label := _label_of_call(self)) is None:
-            return call(self, *args, **kwargs)
-        return _run(self.__name__, label, partial(call, self, *args, **kwargs))
 
-    return __call__
+class JittedCall:
+    """The `__call__` of the class of jitted functions, with ranges."""
+
+    def __init__(self, original: Any) -> None:
+        self.original = original
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        call = self.original.__get__(instance, owner)
+        if instance is None or state.idle:
+            return call
+        return running(call, CallHooks(partial(_begin_call, instance), _close))
 
 
 @JAX.hook
-def _label_of_call(function: Any) -> Label | None:
-    """Return the label of a function that runs now, None for a layer of the same call or a trace."""
+def _begin_call(function: Any, *_: object) -> Token | None:
+    """Open the range of a function that runs now; None for a layer of the same call or a trace."""
     name = getattr(function, "__name__", None)  # JAX's internal layers have no name
-    if name is None or _here.name == name or not _is_executing():
+    if state.idle or name is None or _here.name == name or not _is_executing():
         return None
-    return _label(function, name)
+    return _open(name, _label(function, name))
 
 
 def _proxied_jit(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,14 +190,10 @@ def _as_proxy(function: Any) -> Any:
     name = getattr(function, "__name__", type(function).__name__)
     label = _label(function, name)
 
-    def around(call: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return (call if jax.jit is jit else ranged)(*args, **kwargs)
+    def begin() -> Token | None:
+        return None if jax.jit is jit else _begin(name, label)
 
-        ranged = _with_range(name, label, call)
-        return run
-
-    return proxy(original_of(function), around)
+    return proxy(original_of(function), lambda _: CallHooks(begin, _close))
 
 
 def _label(function: Any, name: str) -> Label:
@@ -189,45 +204,43 @@ def _label(function: Any, name: str) -> Label:
 # -- Eager ops, waits, copies
 
 
-def _eager() -> Iterator[Replacement]:
-    """Yield the replacement of the method that executes primitives, also in `grad` and `vmap`."""
-    trace = _private("EvalTrace", "eager ops have ranges only if they are jitted functions of JAX")
-    if trace is not None:
-        yield Replacement(trace, "process_primitive", _every_primitive)
-
-
-def _every_primitive(process: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(process)
-    def run(self: Any, primitive: Any, args: Any, params: Any) -> Any:
-        if state.idle:
-            return process(self, primitive, args, params)
-        name, label = _label_of_primitive(primitive, params) or (None, None)
-        if label is None:
-            return process(self, primitive, args, params)
-        return _run(name, label, partial(process, self, primitive, args, params))
-
-    return run
-
-
 @JAX.hook
-def _label_of_primitive(primitive: Any, params: Any) -> tuple[str, Label] | None:
-    """Return the name and the label of a primitive, None for a layer of the same call."""
+def _begin_primitive(_: Any, primitive: Any, __: Any, params: Any) -> Token | None:
+    """Open the range of a primitive; None for a layer of the same call."""
+    if state.idle:
+        return None
     is_jit = primitive.name in JITS
     name = str(params.get("name", primitive.name)) if is_jit else primitive.name
-    return (
-        None if _here.name == name else (name, Label(f"jit:{name}" if is_jit else f"jax::{name}"))
-    )
+    if _here.name == name:
+        return None
+    return _open(name, Label(f"jit:{name}" if is_jit else f"jax::{name}"))
 
 
-def _transfers() -> Iterator[Replacement]:
-    """Yield replacements of functions that wait for the device, or copy to or from it."""
-    for name, category in (("block_until_ready", WAIT), ("device_put", COPY), ("device_get", COPY)):
-        label = Label(f"jax.{name}", category=category)
-        yield Replacement(jax, name, partial(_with_range, name, label))
-        if category == WAIT:
-            yield Replacement(type(jax.numpy.zeros(())), name, partial(_method, name, label))
+TRANSFERS = {"block_until_ready": WAIT, "device_put": COPY, "device_get": COPY}
 
 
-def _method(name: str, label: Label, call: Callable[..., Any]) -> Any:
-    """Return a method of arrays, which is not a Python function, with a range."""
-    return proxy(call, partial(_with_range, name, label))
+def _function_hooks() -> Iterator[FunctionHook]:
+    """Yield hooks of what executes primitives, also in `grad` and `vmap`, and of waits and copies."""
+    trace = _private("EvalTrace", "eager ops have ranges only if they are jitted functions of JAX")
+    if trace is not None:
+        yield FunctionHook(trace.process_primitive, _begin_primitive, _end)
+    if not EVERY_CALL:
+        yield FunctionHook(jax.numpy.ufunc.__call__, _begin_call, _end)
+    for name, category in TRANSFERS.items():
+        begin = partial(_begin_transfer, name, Label(f"jax.{name}", category=category))
+        yield FunctionHook(getattr(jax, name), begin, _end)
+
+
+def _begin_transfer(name: str, label: Label, *_: object) -> Token | None:
+    return _begin(name, label)
+
+
+_hooks = Hooks("eager ops, waits and copies of JAX", _function_hooks)
+
+
+def _arrays() -> Iterator[Replacement]:
+    """Yield the replacement of the method of arrays that waits, which is not a Python function."""
+    label = Label("jax.block_until_ready", category=WAIT)
+    hooks = CallHooks(partial(_begin, "block_until_ready", label), _close)
+    method = partial(proxy, around=lambda _: hooks)
+    yield Replacement(type(jax.numpy.zeros(())), "block_until_ready", method)

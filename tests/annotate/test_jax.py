@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 import warnings
+from contextlib import nullcontext
 
 import pytest
 
@@ -15,6 +17,7 @@ import numpy as np  # noqa: E402
 
 import bridge.frameworks.jax  # noqa: E402
 import bridge.jax  # noqa: E402
+from bridge.annotate.hooks import Hooks  # noqa: E402
 
 EVERYWHERE = sys.version_info >= (3, 12)  # the calls of all jitted functions are seen
 
@@ -162,6 +165,25 @@ def test_an_error_passes_and_closes_the_range(tool, annotated):
     assert names(tool, lambda: jitted(X)) == ["jit:step"]
 
 
+def test_a_traceback_and_a_type_are_those_of_the_program(tool):
+    def fails(x):
+        raise ValueError("mine")
+
+    def frames(annotated):
+        with bridge.jax.annotate() if annotated else nullcontext():
+            function = jax.jit(fails)
+            with pytest.raises(ValueError, match="mine") as raised:
+                function(X)
+        files = [frame.filename for frame in traceback.extract_tb(raised.value.__traceback__)]
+        return files, type(function).__name__
+
+    expected, name = frames(annotated=False)
+    files, annotated_name = frames(annotated=True)
+    assert files == expected
+    assert annotated_name == name
+    assert tool.all_closed()
+
+
 def test_the_steps_of_a_jitted_function_that_is_not_jitted(tool, annotated):
     with jax.disable_jit():
         jax.jit(step)(X)
@@ -170,6 +192,8 @@ def test_the_steps_of_a_jitted_function_that_is_not_jitted(tool, annotated):
 
 def test_without_the_private_names_it_says_what_is_missing(tool, monkeypatch):
     monkeypatch.delattr("jax._src.core.EvalTrace")
+    module = bridge.frameworks.jax
+    monkeypatch.setattr(module, "_hooks", Hooks("of this test", module._function_hooks))
     with pytest.warns(RuntimeWarning, match="no EvalTrace: eager ops have ranges only if"):
         wrapped = bridge.jax.annotate()
     with wrapped:

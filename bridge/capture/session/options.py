@@ -70,8 +70,8 @@ class Options:
     @property
     def records_ops(self) -> bool:
         """Whether every op of PyTorch has a range, also where only modes can record it."""
-        details = self.record_shapes or self.with_flops or self.with_stack
-        return bool(self.level > 0 and (self.ops or details)) or self.level >= RUNTIME
+        of_ops = self.record_shapes or self.with_flops or self.with_stack or self.sample_rate
+        return bool(self.level > 0 and (self.ops or of_ops)) or self.level >= RUNTIME
 
     @property
     def details(self) -> DetailOptions | None:

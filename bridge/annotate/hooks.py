@@ -97,7 +97,7 @@ def _hooked_code(function: FunctionType, hooks: dict[str, Any]) -> CodeType:
     owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
     if owner == LOCALS:
         names = [ast.Name(name, ast.Store()) for name in original.co_freevars]
-        given = [ast.Assign(names, ast.Constant(None))] if names else []
+        given: list[ast.stmt] = [ast.Assign([name], ast.Constant(None)) for name in names]
         no_parameters = ast.arguments([], [], None, [], [], None, [])
         tree.body = [ast.FunctionDef("outer", no_parameters, [*given, definition], [])]
     elif owner:  # names with two underscores and `super()` depend on the class

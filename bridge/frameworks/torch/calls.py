@@ -51,7 +51,7 @@ class Site:
 class ModuleCall(Entry):
     """One call of a module; it is also the entry of its forward range."""
 
-    __slots__ = ("begin", "caller", "change", "identity", "module", "passed", "site")
+    __slots__ = ("_chain", "begin", "caller", "change", "identity", "module", "passed", "site")
 
     def __init__(self, site: Site, module: int, caller: ModuleCall | None) -> None:
         self.label, self.payload = site.forward_label, stack.new_call_id()
@@ -61,15 +61,16 @@ class ModuleCall(Entry):
             next_number(),
             -1,
         )  # the latter is the place among those of the thread
-        self.passed, self.identity = (
-            -1,
-            0,
-        )  # number of the last backward pass, and the call id in it
+        # The number of the last backward pass, and the call id in it.
+        self.passed, self.identity = -1, 0
+        self._chain: list[ModuleCall] | None = None
 
     def chain(self) -> list[ModuleCall]:
         """Return the calls around this one and itself, outermost first, that have backward ranges."""
-        outer = self.caller.chain() if self.caller else []
-        return [*outer, self] if self.site.backward and self.site.on else outer
+        if self._chain is None:
+            outer = self.caller.chain() if self.caller else []
+            self._chain = [*outer, self] if self.site.backward else outer
+        return self._chain
 
     def backward_entry(self, number: int) -> Entry:
         """Return a range of its backward work; all ranges in one pass share a call id."""
@@ -154,9 +155,11 @@ class Pass:
     def enter(self, call: BackwardCall | None) -> None:
         """Open a call and those around it, and close all other calls."""
         chain = [] if call is None else call.chain()
-        pairs = zip(self.calls, chain, strict=False)
-        different = next((at for at, (old, new) in enumerate(pairs) if old is not new), None)
-        common = min(len(self.calls), len(chain)) if different is None else different
+        common = 0
+        for old, new in zip(self.calls, chain, strict=False):
+            if old is not new:
+                break
+            common += 1
         self._shorten(common)
         for inner in chain[common:]:
             entry = inner.backward_entry(self.number)
@@ -253,8 +256,9 @@ def _nodes(outputs: Any, first: int) -> dict[int, Any]:
     """Return the nodes that a pass can reach by their numbers; none beyond those before the ``first`` number."""
     with DisableTorchFunction():
         pending = [node for node in map(_creator, outputs) if node is not None]
-    kept = list(pending)  # a node has one object in Python as long as that is kept
-    seen, result = set(map(id, pending)), {}
+    # By identity: a node has one object in Python as long as that is kept.
+    seen: dict[int, Any] = {id(node): node for node in pending}
+    result: dict[int, Any] = {}
     while pending:
         node = pending.pop()
         number = node._sequence_nr()  # noqa: SLF001 (the number that PyTorch's profiler records)
@@ -265,8 +269,7 @@ def _nodes(outputs: Any, first: int) -> dict[int, Any]:
             continue
         for other, _ in node.next_functions:
             if other is not None and id(other) not in seen:
-                seen.add(id(other))
-                kept.append(other)
+                seen[id(other)] = other
                 pending.append(other)
     return result
 
@@ -296,7 +299,7 @@ def _enter(owner: ModuleCall | None, _gradients: object) -> None:
         return
     try:
         if running := current():
-            running.enter(owner)
+            running.enter(owner if owner is not None and owner.site.on else None)
     except Exception as error:
         if not MODULES.takes(error):
             raise

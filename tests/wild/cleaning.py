@@ -22,7 +22,8 @@ CHANGING = (  # what differs from run to run, and what stands for it
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,]\d+)?", "TIME"),
     (r"\b[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ \d+", "LOG TIME N"),
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
-    (r"(?m)^USDT:TIME \d+:\d+ .*\n", ""),  # what PyTorch's profiler says of itself
+    (r"(?m)^(\w+:TIME) \d+:\d+ ", r"\1 N:N "),
+    (r"USDT:TIME \S+ \w+\.cpp:\d+\] \w+\n*", ""),  # what PyTorch's profiler says of itself
 )
 
 

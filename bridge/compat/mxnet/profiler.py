@@ -96,6 +96,8 @@ class Config:
         ops = self.profile_all or self.profile_symbolic or self.profile_imperative
         options: dict[str, Any] = {
             "level": int(ops),
+            "ops": ops,
+            "with_modules": False,
             "api_calls": self.profile_all or self.profile_api,
             "profile_memory": self.memory,
             "device": "auto",

@@ -35,7 +35,7 @@ def start(prof_level: int = 1) -> None:
     level = min(int(prof_level), MAX_LEVEL)
     if level <= 0:
         return
-    session = profile(level=level, record_shapes=True, device="auto")
+    session = profile(level=level, record_shapes=True, with_modules=False, device="auto")
     session.start()
     _sessions.append(session)
 

@@ -7,9 +7,11 @@ only while ranges are requested.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from threading import Lock
 from typing import Any, Self
 
+from torch._C._dynamo import eval_frame as _compiler
 from torch.autograd.profiler import record_function
 
 from bridge.annotate import stack
@@ -64,6 +66,29 @@ class SharedSwitch(Switch):
             if self.on is not on:
                 self.on = on
                 self.request(by)
+
+
+# -- Hooks of PyTorch's functions
+
+
+def torch_hook(function: Any, begin: Callable[..., Any], end: Callable[..., Any]) -> FunctionHook:
+    """Return a hook whose functions torch.compile runs as they are, with all that they call."""
+    for own in (begin, end):
+        never_compile(own)
+    return FunctionHook(function, begin, end)
+
+
+def never_compile(function: Callable[..., Any]) -> None:
+    """Have torch.compile skip a function of ours, which would be a graph of its own, and what it calls."""
+    code = getattr(function, "__code__", None)
+    if code is None:  # not written in Python
+        return
+    strategy = getattr(_compiler, "_FrameExecStrategy", None)
+    if strategy is not None:
+        skip = _compiler._FrameAction.SKIP  # noqa: SLF001 (no public name)
+        _compiler.set_code_exec_strategy(code, strategy(skip, skip))
+    elif hasattr(_compiler, "skip_code"):  # before PyTorch 2.7
+        _compiler.skip_code(code)
 
 
 # -- Blocks of `record_function`: optimizer steps, waits for data
@@ -138,7 +163,7 @@ def _exited(block: Any, result: Any) -> Any:
 _hooks = Hooks(
     "optimizer steps and waits for data of PyTorch",
     lambda: [
-        FunctionHook(record_function.__enter__, _enter, _entered),
-        FunctionHook(record_function.__exit__, lambda block, *_: block, _exited),
+        torch_hook(record_function.__enter__, _enter, _entered),
+        torch_hook(record_function.__exit__, lambda block, *_: block, _exited),
     ],
 )

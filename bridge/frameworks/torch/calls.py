@@ -26,6 +26,7 @@ from bridge.annotate.emit import state
 from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry
+from bridge.frameworks.torch.blocks import never_compile
 
 MODULES = Guard("ranges of PyTorch's modules")
 
@@ -303,6 +304,9 @@ def _enter(owner: ModuleCall | None, _gradients: object) -> None:
     except Exception as error:
         if not MODULES.takes(error):
             raise
+
+
+never_compile(_enter)
 
 
 def end_pass(handles: Iterable[Any] | None) -> None:

@@ -16,7 +16,7 @@ from bridge.annotate.emit import state
 from bridge.annotate.hooks import FunctionHook, Hooks
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
-from bridge.frameworks.torch.blocks import SharedSwitch
+from bridge.frameworks.torch.blocks import SharedSwitch, torch_hook
 
 CATEGORY = "custom_op"  # NVTX category of the range of a custom operator
 
@@ -50,8 +50,8 @@ def _end(entry: Entry | None, result: Any) -> Any:
 
 def _apply_hooks() -> list[FunctionHook]:
     return [
-        FunctionHook(Function.apply.__func__, lambda cls, *_: _begin(cls.__name__), _end),
-        FunctionHook(BackwardCFunction.apply, lambda node, _: _begin(type(node).__name__), _end),
+        torch_hook(Function.apply.__func__, lambda cls, *_: _begin(cls.__name__), _end),
+        torch_hook(BackwardCFunction.apply, lambda node, _: _begin(type(node).__name__), _end),
     ]
 
 

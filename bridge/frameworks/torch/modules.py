@@ -22,7 +22,12 @@ from torch.jit import ScriptModule
 from bridge.annotate.emit import state
 from bridge.annotate.hooks import FunctionHook, Hooks
 from bridge.annotate.label import checked_name
-from bridge.frameworks.torch.blocks import SharedSwitch, dataloader_waits, optimizer_steps
+from bridge.frameworks.torch.blocks import (
+    SharedSwitch,
+    dataloader_waits,
+    optimizer_steps,
+    torch_hook,
+)
 from bridge.frameworks.torch.calls import (
     MODULES,
     ModuleCall,
@@ -170,8 +175,8 @@ def _end_pass(handles: list[Any] | None, result: Any) -> Any:
 
 def _call_hooks() -> list[FunctionHook]:
     return [
-        FunctionHook(nn.Module._wrapped_call_impl, _begin, _end),  # noqa: SLF001 (what `__call__` is)
-        FunctionHook(graph._engine_run_backward, _begin_pass, _end_pass),  # noqa: SLF001 (what every pass calls)
+        torch_hook(nn.Module._wrapped_call_impl, _begin, _end),  # noqa: SLF001 (what `__call__` is)
+        torch_hook(graph._engine_run_backward, _begin_pass, _end_pass),  # noqa: SLF001 (what every pass calls)
     ]
 
 

@@ -17,6 +17,7 @@ from torch.autograd.profiler import emit_itt, emit_nvtx, profile
 
 from bridge.annotate.guard import Guard
 from bridge.annotate.hooks import FAILED, FunctionHook, Hooks
+from bridge.frameworks.torch.blocks import torch_hook
 
 NATIVE_OPS = Guard("ops of PyTorch")
 STATE = ProfilerState.NVTX
@@ -105,8 +106,8 @@ def _profiler_hooks() -> list[FunctionHook]:
     starts = (profile._prepare_trace, profile._start_trace, emit_nvtx.__enter__, emit_itt.__enter__)  # noqa: SLF001 (what torch.profiler calls)
     ends = (profile.__exit__, emit_nvtx.__exit__, emit_itt.__exit__)
     return [
-        *(FunctionHook(start, _step_aside, _started) for start in starts),
-        *(FunctionHook(end, lambda *_: None, _stopped) for end in ends),
+        *(torch_hook(start, _step_aside, _started) for start in starts),
+        *(torch_hook(end, lambda *_: None, _stopped) for end in ends),
     ]
 
 

@@ -19,21 +19,15 @@ from wild.ways import PLAIN, QUICK, WAYS
 
 pytestmark = pytest.mark.slow
 ALL = ("run-auto", "auto", "profile")
-COUNTED = {
-    ("encoder_eval", "run-auto"),
-    ("encoder_eval", "auto"),
-}  # on changes: whose ops are counted
+COUNTED = {("encoder_eval", "run-auto")}  # on changes: whose ops are counted
 ON_CHANGES = {
-    "encoder_eval": ALL,
-    "functional_transforms": ("run-auto", "profile"),
-    "lazy_mapping": ALL,
-    "logging_tensors": ALL,
-    "warns": ALL,
-    "raises": ("run-auto", "auto"),
-    "checkpointing": ("run-auto", "auto"),
-    "loader_starts": (
-        "run-auto",
-    ),  # the processes that a program starts are watched in this way alone
+    "encoder_eval": ("run-auto", "profile"),
+    "functional_transforms": ("run-auto",),
+    "lazy_mapping": ("auto",),
+    "logging_tensors": ("run-auto",),
+    "warns": ("run-auto",),
+    "raises": ("auto",),
+    "compile_graphs": ("run-auto",),
     "ddp_gloo": ("run-auto",),
 }
 Plain = Callable[[Program, bool], Outcome]

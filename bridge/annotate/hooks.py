@@ -7,12 +7,13 @@ the original lines.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from inspect import getsourcelines
+from inspect import getsourcelines, isgeneratorfunction
 from textwrap import dedent
 from threading import Lock
 from types import CodeType, FunctionType
@@ -28,6 +29,7 @@ FAILED = object()  # is given to `end` in place of a result where the function r
 # These texts stand for the two hooks and for `FAILED` until the code is compiled.
 BEGIN, END, FAILED_TEXT = "bridge: begin", "bridge: end", "bridge: failed"
 VARIABLE = ".bridge"  # a local variable for what `begin` returned; no name of Python
+FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 LOCALS = "<locals>"  # in the qualified name of a function in a function
 COMPILING = "torch.compiler.is_dynamo_compiling()"  # true where `torch.compile` traces
 
@@ -90,7 +92,7 @@ def _hooked_code(function: FunctionType, hooks: dict[str, Any]) -> CodeType:
     lines, first = getsourcelines(original)  # of the function, not of one that it wraps
     tree = ast.parse(dedent("".join(lines)))
     definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef):
+    if not isinstance(definition, ast.FunctionDef) or isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__} is not a plain function")
     _move(tree, first - 1, len(lines[0]) - len(lines[0].lstrip()))
     _surround(definition, is_torch="torch" in function.__globals__)
@@ -104,9 +106,9 @@ def _hooked_code(function: FunctionType, hooks: dict[str, Any]) -> CodeType:
         tree.body = [ast.ClassDef(owner, [], [], [definition], [])]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # texts are called
-        compiled = compile(
-            ast.fix_missing_locations(tree), original.co_filename, "exec", dont_inherit=True
-        )
+        tree = ast.fix_missing_locations(tree)
+        futures = original.co_flags & FUTURES
+        compiled = compile(tree, original.co_filename, "exec", flags=futures, dont_inherit=True)
     result = next((c for c in _codes(compiled) if c.co_name == original.co_name), compiled)
     parameters = slice(original.co_argcount + original.co_kwonlyargcount)
     if (result.co_freevars, result.co_varnames[parameters]) != (

@@ -38,8 +38,11 @@ class Derived(Base):
 
 
 def closed(a, b):
-    def function(x):
-        return a + x * b
+    def function(x: Missing) -> Missing:  # noqa: F821
+        def inner(y: Missing) -> Missing:  # noqa: F821
+            return y * b
+
+        return a + inner(x)
 
     return function
 
@@ -156,7 +159,11 @@ def coroutine():
     return function
 
 
-@pytest.mark.parametrize("function", [eval("lambda x: x"), coroutine(), print])
+def generator():
+    yield 1
+
+
+@pytest.mark.parametrize("function", [eval("lambda x: x"), coroutine(), generator, print])
 def test_what_has_no_text_is_said_and_left_alone(function):
     hooks = Hooks("these", lambda: [FunctionHook(function, None, None)])
     with pytest.warns(RuntimeWarning, match="these are not recorded"):

@@ -63,17 +63,30 @@ def running(call: Callable[..., Any], hooks: CallHooks) -> Callable[..., Any]:
     return result
 
 
+class HookedCall:
+    """A callable that runs between hooks; that it is looked up calls none of them."""
+
+    __slots__ = ("call", "hooks")
+
+    def __init__(self, call: Callable[..., Any], hooks: CallHooks) -> None:
+        self.call, self.hooks = call, hooks
+
+    @property
+    def __call__(self) -> Callable[..., Any]:
+        return running(self.call, self.hooks)
+
+
 class ProxyCall:
-    """The `__call__` of proxies."""
+    """The `__call__` of the class of proxies, for those of one class."""
+
+    def __init__(self, original: Any) -> None:
+        self.original = original  # the same of that class
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
-            return self
+            return self.original
         call = _proxy_own(instance, CALL)
-        original = _proxy_own(instance, ORIGINAL)
-        if type(call) is CallHooks:
-            return running(original, call)
-        return original if call is None else call
+        return running(_proxy_own(instance, ORIGINAL), call) if type(call) is CallHooks else call
 
 
 class Proxy:
@@ -88,8 +101,6 @@ class Proxy:
         call = around(original) if callable(original) else None  # a descriptor returns the callable
         for name, value in ((ORIGINAL, original), (CALL, call), (AROUND, around)):
             object.__setattr__(self, name, value)
-
-    __call__ = ProxyCall()
 
     def __getattribute__(self, name: str) -> Any:
         if name == MRO and isinstance(_proxy_own(self, ORIGINAL), type):
@@ -190,7 +201,9 @@ def _proxy_class(original: type) -> type[Proxy]:
     attributes = {
         name for base in original.__mro__ for name in vars(base)
     }  # without those of its metaclass
-    methods = {name: _forward(name) for name in FORWARDED if name in attributes}
+    methods: dict[str, Any] = {name: _forward(name) for name in FORWARDED if name in attributes}
+    if "__call__" in attributes:
+        methods["__call__"] = ProxyCall(original.__call__)
     if original.__flags__ & UNBOUND:
         methods["__get__"] = _bind
     named = {"__module__": original.__module__, "__qualname__": original.__qualname__}
@@ -199,7 +212,7 @@ def _proxy_class(original: type) -> type[Proxy]:
 
 def _bind(self: Proxy, instance: Any, _owner: Any = None) -> Any:
     """Bind a method without a new proxy for every call."""
-    return self if instance is None else MethodType(self, instance)
+    return self if instance is None else MethodType(self, instance)  # type: ignore[arg-type]  # its class has `__call__`
 
 
 def _forward(name: str) -> Callable[..., Any]:

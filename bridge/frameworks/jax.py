@@ -21,12 +21,12 @@ from bridge.annotate.hooks import FunctionHook, Hooks
 from bridge.annotate.label import Label
 from bridge.annotate.patch import (
     CallHooks,
+    HookedCall,
     Patches,
     Replacement,
     original_of,
     proxy,
     replace_attributes,
-    running,
 )
 from bridge.annotate.stack import Entry, close, push
 
@@ -152,7 +152,7 @@ class JittedCall:
         call = self.original.__get__(instance, owner)
         if instance is None or state.idle:
             return call
-        return running(call, CallHooks(partial(_begin_call, instance), _close))
+        return HookedCall(call, CallHooks(partial(_begin_call, instance), _close))
 
 
 @JAX.hook

@@ -101,7 +101,7 @@ BLOCKS = Guard("optimizer steps and data loading of PyTorch")
 
 _requests: Counter[str] = Counter()
 _prefixes: tuple[str, ...] = ()  # prefixes of the requested names
-_open: dict[int, Entry] = {}  # ranges by the id of their block
+_open: dict[int, list[Entry]] = {}  # ranges by the id of their block, which may be entered again
 
 
 class BlockRanges(SharedSwitch):
@@ -119,8 +119,8 @@ class BlockRanges(SharedSwitch):
         _requests.update(dict.fromkeys(self.prefixes, by))
         _prefixes = tuple(prefix for prefix, count in _requests.items() if count > 0)
         _hooks.request(by)
-        for block in [] if _prefixes else list(_open):
-            _close(block)  # nothing is called at their end any more
+        while _open and not _prefixes:  # nothing is called at their end any more
+            _close(next(iter(_open)))
 
 
 def optimizer_steps() -> BlockRanges:
@@ -136,8 +136,10 @@ def dataloader_waits() -> BlockRanges:
 @BLOCKS.hook
 def _enter(block: Any) -> Any:
     """Open the range of a block, if its name is requested; return the block."""
-    if not state.idle and block.name.startswith(_prefixes):
-        entry = _open[id(block)] = Entry(Label(block.name), stack.new_call_id())
+    name = object.__getattribute__(block, "__dict__").get("name")
+    if not state.idle and type(name) is str and name.startswith(_prefixes):
+        entry = Entry(Label(name), stack.new_call_id())
+        _open.setdefault(id(block), []).append(entry)
         push(entry)
     return block
 
@@ -150,9 +152,11 @@ def _entered(block: Any, result: Any) -> Any:
 
 @BLOCKS.closing
 def _close(block: int) -> None:
-    entry = _open.pop(block, None)
-    if entry is not None:
-        close(entry)
+    entries = _open.get(block)
+    if entries:
+        close(entries.pop())
+    if not entries:
+        _open.pop(block, None)
 
 
 def _exited(block: Any, result: Any) -> Any:

@@ -1,8 +1,8 @@
 """Ranges of module calls: open during forward, and again while a backward pass runs the nodes of the call.
 
-Autograd numbers the nodes of a thread in the order of their creation, and runs them in the reverse
-order. So a call owns the numbers between its begin and its end, and only where the owner changes
-does a backward pass need a hook. Outputs are not looked at, and no node or tensor is kept.
+Autograd numbers the nodes of a thread in the order of their creation, and runs those of a graph that one
+thread made in the reverse order. So a call owns the numbers between its begin and its end, and only where
+the owner changes does a backward pass need a hook. Outputs are not looked at, and no node or tensor is kept.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MODULES = Guard("ranges of PyTorch's modules")
 
 
 CATEGORY = "module"
-# Calls have backward ranges in so many passes that begin after them, if those free their graphs.
-KEPT_PASSES = 8
+# A thread keeps at least so many of its last calls that no other contains, and at least so many begins and ends.
+MIN_OUTERMOST, MIN_CHANGES = 64, 2048
 next_number = _get_sequence_nr  # returns the number of the next node of this thread
 
 
@@ -52,26 +52,27 @@ class Site:
 class ModuleCall(Entry):
     """One call of a module; it is also the entry of its forward range."""
 
-    __slots__ = ("_chain", "begin", "caller", "change", "identity", "module", "passed", "site")
+    __slots__ = ("begin", "caller", "change", "identity", "module", "passed", "site")
 
-    def __init__(self, site: Site, module: int, caller: ModuleCall | None) -> None:
+    def __init__(self, site: Site, module: int, caller: ModuleCall | None, change: int) -> None:
         self.label, self.payload = site.forward_label, stack.new_call_id()
         self.closed, self.stack, self.strand = False, None, None
         self.site, self.module, self.caller = site, module, caller
         self.begin, self.change = (
             next_number(),
-            -1,
-        )  # the latter is the place among those of the thread
+            change,
+        )  # the latter is its place in the thread's lists
         # The number of the last backward pass, and the call id in it.
         self.passed, self.identity = -1, 0
-        self._chain: list[ModuleCall] | None = None
 
     def chain(self) -> list[ModuleCall]:
         """Return the calls around this one and itself, outermost first, that have backward ranges."""
-        if self._chain is None:
-            outer = self.caller.chain() if self.caller else []
-            self._chain = [*outer, self] if self.site.backward else outer
-        return self._chain
+        result, call = [], self
+        while call is not None:
+            if call.site.backward:
+                result.append(call)
+            call = call.caller  # type: ignore[assignment]  # None ends the loop
+        return result[::-1]
 
     def backward_entry(self, number: int) -> Entry:
         """Return a range of its backward work; all ranges in one pass share a call id."""
@@ -87,13 +88,15 @@ class Here(local):
         self.call: ModuleCall | None = None
         self.numbers: list[int] = []
         self.owners: list[ModuleCall | None] = []
-        self.passes: deque[int] = deque([0], KEPT_PASSES)  # the number after each
+        self.outermost: deque[int] = (
+            deque()
+        )  # the first numbers of the calls that no other contains
 
-    def forget(self) -> None:
-        """Forget the calls before the last passes, unless one is open; call it after a pass."""
-        if self.call is None:
-            self.passes.append(next_number())
-            old = bisect_left(self.numbers, self.passes[0])
+    def forget_old(self) -> None:
+        """Forget the oldest calls, but for as many as a few forward passes have."""
+        while len(self.outermost) > MIN_OUTERMOST and len(self.numbers) > MIN_CHANGES:
+            self.outermost.popleft()
+            old = bisect_left(self.numbers, self.outermost[0])
             del self.numbers[:old], self.owners[:old]
 
 
@@ -106,8 +109,7 @@ def begin_call(site: Site, module: int) -> ModuleCall | None:
     caller = here.call
     if caller is not None and caller.site is site and caller.module != module:
         return None
-    call = ModuleCall(site, module, caller)
-    call.change = len(here.numbers)
+    call = ModuleCall(site, module, caller, len(here.numbers))
     stack.push(call)
     here.numbers.append(call.begin)
     here.owners.append(call if site.backward else caller)
@@ -126,6 +128,9 @@ def end_call(call: ModuleCall) -> None:
         return
     here.numbers.append(number)
     here.owners.append(call.caller)
+    if call.caller is None:
+        here.outermost.append(call.begin)
+        here.forget_old()
 
 
 # -- Backward passes: their open ranges per thread, closed however a pass ends
@@ -225,17 +230,17 @@ def current() -> Pass | None:
 
 ACCUMULATES = 2**64 - 1  # the number of every node that accumulates into a leaf's `grad`
 COMPILED = "torch._dynamo.compiled_autograd"
-KEEPS_GRAPH, INPUTS = 1, 3  # places among the arguments of the engine
+INPUTS = 3  # place among the arguments of the engine
 
 _base: Any = _C.TensorBase
 _grad_fn = _base.grad_fn.__get__  # as `tensor.grad_fn`, which a class of the program may replace
 
 
-def begin_pass(outputs: Any, arguments: Any) -> list[Any] | None:
+def begin_pass(outputs: Any, arguments: Any) -> list[Any]:
     """Hook the nodes at which a backward pass of this thread's calls changes from call to call.
 
     Where only some inputs get gradients, which nodes will run is not known, and each has a hook.
-    Returns the hooks to remove after the pass, None if the pass frees them with its graph.
+    Returns the hooks to remove after the pass.
     """
     numbers, owners = _here.numbers, _here.owners
     if not numbers or _is_traced():
@@ -250,13 +255,15 @@ def begin_pass(outputs: Any, arguments: Any) -> list[Any] | None:
         if owner is not last or is_partial:
             handles.append(nodes[number].register_prehook(partial(_enter, owner)))
         last = owner
-    return handles if arguments[KEEPS_GRAPH] else None
+    return handles
 
 
 def _nodes(outputs: Any, first: int) -> dict[int, Any]:
-    """Return the nodes that a pass can reach by their numbers; none beyond those before the ``first`` number."""
-    with DisableTorchFunction():
-        pending = [node for node in map(_creator, outputs) if node is not None]
+    """Return the nodes that a pass can reach by their numbers; none beyond those before the ``first`` number.
+
+    There are none if another thread made some of them: each thread has numbers of its own.
+    """
+    pending = _roots(outputs)
     # By identity: a node has one object in Python as long as that is kept.
     seen: dict[int, Any] = {id(node): node for node in pending}
     result: dict[int, Any] = {}
@@ -265,6 +272,8 @@ def _nodes(outputs: Any, first: int) -> dict[int, Any]:
         number = node._sequence_nr()  # noqa: SLF001 (the number that PyTorch's profiler records)
         if number == ACCUMULATES:
             continue
+        if number in result:
+            return {}
         result[number] = node
         if number < first:
             continue
@@ -272,7 +281,27 @@ def _nodes(outputs: Any, first: int) -> dict[int, Any]:
             if other is not None and id(other) not in seen:
                 seen[id(other)] = other
                 pending.append(other)
-    return result
+    return result if _is_of_one_thread(result, first) else {}
+
+
+def _is_of_one_thread(nodes: dict[int, Any], first: int) -> bool:
+    """Return whether numbers fall along all edges, and none is still to be given on this thread."""
+    if max(nodes, default=-1) >= next_number():
+        return False
+    return all(
+        other is None or not number <= other._sequence_nr() < ACCUMULATES  # noqa: SLF001 (as above)
+        for number, node in nodes.items()
+        if number >= first
+        for other, _ in node.next_functions
+    )
+
+
+def _roots(outputs: Any) -> list[Any]:
+    try:
+        with DisableTorchFunction():
+            return [node for node in map(_creator, outputs) if node is not None]
+    except RuntimeError:  # of a view that PyTorch has made invalid; the pass will raise it
+        return []
 
 
 def _creator(output: Any) -> Any:
@@ -309,10 +338,13 @@ def _enter(owner: ModuleCall | None, _gradients: object) -> None:
 never_compile(_enter)
 
 
-def end_pass(handles: Iterable[Any] | None) -> None:
+def end_pass(handles: Iterable[Any]) -> None:
     """Remove the hooks that `begin_pass` returned."""
-    if handles is None:
-        _here.forget()
-    else:
-        for handle in handles:
-            handle.remove()
+    for handle in handles:
+        handle.remove()
+
+
+def forget_calls() -> None:
+    """Forget the calls of this thread, unless one is open."""
+    if _here.call is None:
+        _here.__init__()  # type: ignore[misc]  # of this thread alone

@@ -34,6 +34,9 @@ def custom_ops() -> CustomOps:
     return CustomOps()
 
 
+_name = type.__dict__["__name__"].__get__  # whatever a metaclass of the program defines
+
+
 def _begin(name: str) -> Entry | None:
     if state.idle:
         return None
@@ -50,8 +53,8 @@ def _end(entry: Entry | None, result: Any) -> Any:
 
 def _apply_hooks() -> list[FunctionHook]:
     return [
-        torch_hook(Function.apply.__func__, lambda cls, *_: _begin(cls.__name__), _end),
-        torch_hook(BackwardCFunction.apply, lambda node, _: _begin(type(node).__name__), _end),
+        torch_hook(Function.apply.__func__, lambda cls, *_: _begin(_name(cls)), _end),
+        torch_hook(BackwardCFunction.apply, lambda node, _: _begin(_name(type(node))), _end),
     ]
 
 

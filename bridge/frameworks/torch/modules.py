@@ -36,6 +36,7 @@ from bridge.frameworks.torch.calls import (
     begin_pass,
     end_call,
     end_pass,
+    forget_calls,
 )
 from bridge.frameworks.torch.functions import functions
 from bridge.frameworks.torch.ops import native_ops
@@ -53,52 +54,63 @@ class Sites:
 
     def __init__(self) -> None:
         self.by_module: dict[int, Site] = {}
+        self.annotated: list[
+            dict[int, Site]
+        ] = []  # those of each annotation of the program, the first counts
+        self.names_all = False  # whether other modules get a site at their first call
         self._alive: dict[int, ref[Any]] = {}
-        self.names_all = False  # whether modules get a site at their first call
 
-    def add(self, module: Any, site: Site) -> None:
-        """Give a module a site."""
-        key = id(module)
-        self.by_module[key] = site
-        self._alive[key] = ref(module, lambda _: self._forget(key))
-
-    def remove(self, sites: Iterable[Site]) -> None:
-        """Stop recording at some sites."""
-        removed = set(sites)
-        for site in removed:
-            site.on = False
-        for key in [key for key, site in list(self.by_module.items()) if site in removed]:
-            self._forget(key)
-
-    def _forget(self, key: int) -> None:
-        self.by_module.pop(key, None)
-        self._alive.pop(key, None)
-
-    def name(self, root: Any) -> Site:
-        """Give the modules of a model sites named by their paths; those that have one keep it."""
-        self.add_all(_modules(root, _class_name(root)), EverySite)
-        return self.by_module[id(root)]
-
-    def add_all(
+    def add(
         self, modules: Iterable[tuple[str, Any]], make: Callable[[str], Site]
-    ) -> list[Site]:
-        """Give modules new sites; those that have one of this kind, or a stronger one, keep it.
+    ) -> dict[int, Site]:
+        """Return new sites for modules; they count where a module has none of the program's own yet.
 
         A module that torch.compile wraps shares the site of its wrapper.
         """
-        new: dict[str, Site] = {}
+        sites: dict[str, Site] = {}
+        result: dict[int, Site] = {}
         for path, module in modules:
-            known = self.by_module.get(id(module))
-            if known is None or (make is not EverySite and isinstance(known, EverySite)):
-                new[path] = new.get(path) or make(path)
-                self.add(module, new[path])
-        return list(new.values())
+            key = id(module)
+            site = result[key] = sites.setdefault(path, make(path))
+            if isinstance(self.by_module.get(key, EVERY), EverySite):
+                self.by_module[key] = site
+            if key not in self._alive:
+                self._alive[key] = ref(module, partial(self._forget, key))
+        return result
+
+    def remove(self, sites: dict[int, Site]) -> None:
+        """Stop recording at some sites; those of the next annotation count in their place."""
+        for key, site in sites.items():
+            site.on = False
+            if self.by_module.get(key) is site:
+                others = (other[key] for other in self.annotated if key in other)
+                other = next(others, None)
+                if other is None:
+                    self._forget(key)
+                else:
+                    self.by_module[key] = other
+
+    def remove_every(self) -> None:
+        """Stop recording at the sites of modules that the program did not annotate itself."""
+        listed = list(self.by_module.items())
+        self.remove({key: site for key, site in listed if isinstance(site, EverySite)})
+
+    def _forget(self, key: int, _: object = None) -> None:
+        for sites in (self.by_module, self._alive, *self.annotated):
+            sites.pop(key, None)  # type: ignore[attr-defined]  # all are dictionaries
+
+    def name(self, root: Any) -> Site:
+        """Give the modules of a model sites named by their paths; those that have one keep it."""
+        modules = _modules(root, _class_name(root))
+        self.add(((p, m) for p, m in modules if id(m) not in self.by_module), EverySite)
+        return self.by_module[id(root)]
 
 
 class EverySite(Site):
     """The site of a module that the program did not annotate itself."""
 
 
+EVERY = EverySite("")
 _sites = Sites()
 
 
@@ -111,17 +123,24 @@ def _modules(root: Any, name: str) -> Iterator[tuple[str, Any]]:
             continue
         seen.add(id(module))
         yield UNREADABLE.sub("_", path), module
-        inner = object.__getattribute__(module, "__dict__").get("_modules") or {}
-        children = [(path if key == WRAPPED else f"{path}.{key}", m) for key, m in inner.items()]
+        children = [(path if key == WRAPPED else f"{path}.{key}", m) for key, m in _inner(module)]
         pending += reversed(children)
+
+
+def _inner(module: Any) -> list[tuple[str, Any]]:
+    """Return the modules in one by their names."""
+    inner = object.__getattribute__(module, "__dict__").get("_modules")
+    if inner is None:
+        return []
+    # That of a scripted module is no dictionary.
+    return list(dict.items(inner) if issubclass(type(inner), dict) else inner.items())
 
 
 def _class_name(root: Any) -> str:
     """Return the class of a model, of the wrapped one if it is compiled."""
-    if isinstance(root, ScriptModule):
+    if issubclass(type(root), ScriptModule):
         return str(root.original_name)
-    attributes = object.__getattribute__(root, "__dict__")
-    wrapped = (attributes.get("_modules") or {}).get(WRAPPED)
+    wrapped = dict(_inner(root)).get(WRAPPED)
     return type(root if wrapped is None else wrapped).__name__
 
 
@@ -138,6 +157,8 @@ def _begin(module: Any, _args: Any, _kwargs: Any) -> ModuleCall | None:
                 return None
             site = _sites.name(module)
         return begin_call(site, id(module))
+    except RecursionError:  # the program may need less of the stack than we do
+        return None
     except Exception as error:
         if not MODULES.takes(error):
             raise
@@ -154,7 +175,7 @@ def _end(call: ModuleCall | None, output: Any) -> Any:
     return output
 
 
-def _begin_pass(outputs: Any, arguments: Any, _: Any) -> list[Any] | None:
+def _begin_pass(outputs: Any, arguments: Any, _: Any) -> list[Any]:
     if not (state.idle or MODULES.broken):
         try:
             return begin_pass(outputs, arguments)
@@ -164,7 +185,7 @@ def _begin_pass(outputs: Any, arguments: Any, _: Any) -> list[Any] | None:
     return []
 
 
-def _end_pass(handles: list[Any] | None, result: Any) -> Any:
+def _end_pass(handles: list[Any], result: Any) -> Any:
     try:
         end_pass(handles)
     except Exception as error:
@@ -191,9 +212,17 @@ class Annotation:
 
     def add_model(self, model: Any, name: str, *, backward: bool) -> None:
         """Annotate the modules of a model that are not annotated yet."""
-        sites = _sites.add_all(_modules(model, name), partial(Site, backward=backward))
+        sites = _sites.add(_modules(model, name), partial(Site, backward=backward))
+        _sites.annotated.append(sites)
         _hooks.request(+1)
-        self._undo += [lambda: _hooks.request(-1), lambda: _sites.remove(sites)]
+        self._undo.append(partial(self._remove_model, sites))
+
+    @staticmethod
+    def _remove_model(sites: dict[int, Site]) -> None:
+        _sites.annotated = [other for other in _sites.annotated if other is not sites]
+        _sites.remove(sites)
+        _hooks.request(-1)
+        forget_calls()
 
     def add_functions(self, **kinds: bool) -> None:
         """Record functions and tensor methods of this thread."""
@@ -232,13 +261,13 @@ def annotate(
     calls = functional or tensor_methods
     if not isinstance(model, nn.Module) and not (model is None and calls):
         raise TypeError(f"annotate takes a torch.nn.Module, not {model!r}")
+    root = None if name is None else checked_name(name)
     MODULES.broken = False
     annotation = Annotation()
     if calls:
         annotation.add_functions(functional=functional, tensor_methods=tensor_methods)
     if model is not None:
-        root = _class_name(model) if name is None else checked_name(name)
-        annotation.add_model(model, root, backward=backward)
+        annotation.add_model(model, root or _class_name(model), backward=backward)
     return annotation
 
 
@@ -253,7 +282,8 @@ class EveryModule(SharedSwitch):
         EveryModule.requests += by
         _sites.names_all = EveryModule.requests > 0
         if not _sites.names_all:
-            _sites.remove(s for s in list(_sites.by_module.values()) if isinstance(s, EverySite))
+            _sites.remove_every()
+            forget_calls()
 
     requests = 0
 

@@ -600,7 +600,7 @@ def test_an_error_closes_what_was_open_and_parts_keep_their_names(parts):
 
 @pytest.mark.slow
 def test_compiled_and_scripted_models_are_as_they_were(parts):
-    assert parts["compiled"] == ["module:Net"] * 2
+    assert parts["compiled"] == ["module:Net"] * 3
 
 
 @pytest.mark.slow

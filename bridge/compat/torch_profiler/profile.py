@@ -47,6 +47,7 @@ class Ranges:
         self._session: Session = session_of(
             record_shapes=profiler.record_shapes or profiler.with_flops,
             with_flops=profiler.with_flops,
+            ops=True,
             with_modules=profiler.with_modules,
             with_stack=profiler.with_stack,
             profile_memory=profiler.profile_memory,

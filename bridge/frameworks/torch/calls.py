@@ -16,7 +16,13 @@ from threading import local
 from typing import Any, Protocol
 
 from torch import _C, Tensor
-from torch._C import DisableTorchFunction
+from torch._C import (
+    DisableTorchFunction,
+    _are_functorch_transforms_active,
+    _current_graph_task_id,
+    _get_dispatch_mode,
+    _TorchDispatchModeKey,
+)
 from torch._C._autograd import _get_sequence_nr
 from torch.autograd import Variable
 from torch.autograd.graph import GradientEdge
@@ -213,7 +219,7 @@ _passes_here = PassHere()
 
 def current() -> Pass | None:
     """Return the backward pass that runs on this thread, or None."""
-    number = _C._current_graph_task_id()  # noqa: SLF001 (has no public name)
+    number = _current_graph_task_id()
     if number < 0:
         return None
     for running in reversed(_passes_here.passes):
@@ -311,16 +317,16 @@ def _creator(output: Any) -> Any:
 
 
 # What runs ops in order to trace them, not for their results.
-TRACERS = (_C._TorchDispatchModeKey.PROXY, _C._TorchDispatchModeKey.FAKE)  # noqa: SLF001 (no public name)
+TRACERS = (_TorchDispatchModeKey.PROXY, _TorchDispatchModeKey.FAKE)
 
 
 def _is_traced() -> bool:
     """Return whether a pass is compiled, with the hooks of its nodes, or part of a transformation."""
     if getattr(sys.modules.get(COMPILED), "compiled_autograd_enabled", False):
         return True
-    if _C._are_functorch_transforms_active():  # noqa: SLF001 (as torch.autograd.Function asks)
+    if _are_functorch_transforms_active():
         return True
-    return any(_C._get_dispatch_mode(tracer) is not None for tracer in TRACERS)  # noqa: SLF001 (as above)
+    return any(_get_dispatch_mode(tracer) is not None for tracer in TRACERS)
 
 
 def _enter(owner: ModuleCall | None, _gradients: object) -> None:

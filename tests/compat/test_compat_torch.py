@@ -222,7 +222,7 @@ def test_without_cpu_activity_there_are_no_ranges(tool):
 def test_a_second_profiler_runs_beside_a_session(tool):
     import bridge
 
-    with bridge.profile(), ours.profile(activities=CPU) as prof:
+    with bridge.profile(ops=True), ours.profile(activities=CPU) as prof:
         torch.ones(2).add(1)
     assert "aten::add" in {event.name for event in prof.events()}
     assert tool.names().count("aten::add") == 1

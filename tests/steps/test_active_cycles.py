@@ -85,7 +85,7 @@ import time
 import bridge
 import torch
 model = torch.nn.Linear(8, 2)
-with bridge.profile(schedule=bridge.schedule(wait=2, warmup=0, active=2, repeat=1)) as session:
+with bridge.profile(schedule=bridge.schedule(wait=2, warmup=0, active=2, repeat=1), ops=True) as session:
     for _ in range(6):
         model(torch.ones(3, 8))
         time.sleep(0.002)

@@ -208,7 +208,11 @@ class Cycle:
 
     def _note_groups(self) -> None:
         """Add rank, world size and process groups of PyTorch to the recording."""
-        if "torch.distributed" in sys.modules:
+        if (
+            "torch.distributed" in sys.modules
+            and "torch.nn" in sys.modules
+            and hasattr(sys.modules[TORCH], "nn")
+        ):
             from bridge.frameworks.torch.distributed import distributed_info  # as in Automatic
 
             info = distributed_info()

@@ -13,7 +13,6 @@ import ast
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from inspect import getsourcelines, isgeneratorfunction
 from textwrap import dedent
 from threading import Lock
 from types import CodeType, FunctionType
@@ -88,6 +87,8 @@ class Hooks:
 
 
 def _hooked_code(function: FunctionType, hooks: dict[str, Any]) -> CodeType:
+    from inspect import getsourcelines, isgeneratorfunction  # slow to import
+
     original = function.__code__
     lines, first = getsourcelines(original)  # of the function, not of one that it wraps
     tree = ast.parse(dedent("".join(lines)))

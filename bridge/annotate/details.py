@@ -431,21 +431,22 @@ def recordings() -> list[Any]:
     return result
 
 
-def record_rank() -> None:
-    """Begin the recording of a process with a rank, which without details of calls would never begin.
+def record_process() -> None:
+    """Have the process recorded without details of calls: its rank now, and what annotations cost at its end.
 
     Does nothing unless there is a folder for it: beside the program nobody asked for a file.
     """
     if os.environ.get("BRIDGE_SIDECAR", "") in ("", "off"):
         return
-    from bridge.annotate.recording import lines, recorder  # as above
+    from bridge.annotate.recording import lines, recorder, writer  # as above
 
-    writer = recorder.sidecar_writer() if lines.ranks(os.environ) else None
-    if writer is not None:
-        writer.begin()
+    sidecar = recorder.sidecar_writer()
+    if sidecar is not None and lines.ranks(os.environ):
+        sidecar.begin()
+    writer.expect()
 
 
-when_attached.append(record_rank)
+when_attached.append(record_process)
 
 
 def function_observer(function: Callable[..., Any], name: str, details: DetailOptions) -> Observer:

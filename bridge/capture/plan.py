@@ -7,6 +7,7 @@ the program counts, and a report that was written is kept in any case.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
 import re
@@ -17,7 +18,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -27,6 +28,7 @@ from typing import NamedTuple
 from bridge.annotate.emit import SOURCE_VARIABLE
 from bridge.annotate.recording.recorder import FOLDER, OF_REPORT, PREFIX
 from bridge.annotate.recording.sink import ENDING
+from bridge.annotate.recording.writer import ANNOTATION_COST
 from bridge.capture import ncu, nsys, tool
 from bridge.capture.cupti import launch as cupti
 from bridge.capture.interpreter import (
@@ -217,10 +219,25 @@ def recordings_folder(report: Path) -> Path:
     return report.with_name(f"{report.stem}{OF_REPORT}")
 
 
-def has_new_recordings(folder: Path, since_ns: int) -> bool:
-    """Return whether a folder has recordings that were written since a time in ns."""
+def new_recordings(folder: Path, since_ns: int) -> list[Path]:
+    """Return the recordings of a folder that were written since a time in ns."""
     recordings = folder.glob(f"{PREFIX}*{ENDING}")
-    return any(path.stat().st_mtime_ns >= since_ns for path in recordings)
+    return [path for path in recordings if path.stat().st_mtime_ns >= since_ns]
+
+
+METADATA = b'{"metadata":'  # begins such a line of a recording
+
+
+def annotation_cost(recordings: Iterable[Path]) -> tuple[int, int]:
+    """Return how many ranges processes have made, and how long that took in ns, as far as it is recorded."""
+    ranges = ns = 0
+    for path in recordings:
+        with path.open("rb") as file:
+            metadata = [line for line in file if line.startswith(METADATA) and line.endswith(b"\n")]
+        costs = [json.loads(line)["metadata"].get(ANNOTATION_COST) for line in metadata]
+        if cost := next(filter(None, reversed(costs)), None):
+            ranges, ns = ranges + cost["ranges"], ns + cost["ns"]
+    return ranges, ns
 
 
 def raw_captures(report: Path, suffix: str, since_ns: int) -> list[Path]:
@@ -410,12 +427,14 @@ CLOCK_SLACK_NS = 2_000_000_000  # tolerance for the clock of a file system
 class LaunchResult:
     """A finished launch: the program's exit status, and the reports in the order of capture.
 
-    ``recordings`` is the folder of the recordings that the program wrote, None if it wrote none there.
+    ``recordings`` is the folder of the recordings that the program wrote, None if it wrote none there. ``cost`` is
+    what `annotation_cost` read in them.
     """
 
     status: int
     reports: list[Path]
     recordings: Path | None = None
+    cost: tuple[int, int] = (0, 0)
 
     def failure(self) -> str:
         """Return a line on how the program failed, "" if it succeeded."""
@@ -472,9 +491,9 @@ class Plan:
                 path.unlink(missing_ok=True)
             raise
         folder = recordings_folder(self.report)
-        is_recorded = has_new_recordings(folder, begun_ns - CLOCK_SLACK_NS)
-        fresh = new_reports(self.report, before)
-        result = LaunchResult(status, fresh, folder if is_recorded else None)
+        recordings = new_recordings(folder, begun_ns - CLOCK_SLACK_NS)
+        fresh, cost = new_reports(self.report, before), annotation_cost(recordings)
+        result = LaunchResult(status, fresh, folder if recordings else None, cost)
         if not result.reports:
             lines = [result.failure(), f"no report: {self._reason(begun_ns)}"]
             raise CaptureError("; ".join(filter(None, lines)), status or FAILED)

@@ -172,12 +172,24 @@ def run(
         click.echo(text, err=True)
     if ended.recordings:
         click.echo(
-            f"{ended.recordings}{os.sep}: shapes and other details of calls, ranks; keep it beside the report",
+            f"{ended.recordings}{os.sep}: details of calls and processes; keep it beside the report",
             err=True,
         )
+    if text := _cost(*ended.cost):
+        click.echo(text, err=True)
     if not no_import:
         _import(ctx, planned, ended, db)
     ctx.exit(ended.status)
+
+
+def _cost(ranges: int, ns: int) -> str:
+    """Return a line on what annotations cost the program, "" where it was not measured."""
+    from bridge.render import units
+
+    if not ranges:
+        return ""
+    each = f"{units.count(ranges)} ranges x {units.time(ns // ranges)}"
+    return f"annotations took about {units.time(ns)} of the program's time: {each}"
 
 
 AUTO = ("auto", "ops_of_torch", "shapes")

@@ -44,6 +44,8 @@ LOG = logging.getLogger("bridge.importers")
 PIDS = (1 << PROCESS_BITS) - 1
 RANK_KEYS = ("rank", "local_rank", "world_size")
 PROCESS_RANKS = "process_ranks"  # key in the metadata of a report
+# Keys of what a process measured, and in the metadata of a report of the ns that a range cost by process.
+ANNOTATION_COST, ANNOTATION_COSTS = "annotation_cost", "annotation_costs"
 
 
 def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:
@@ -56,7 +58,7 @@ def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:
     is_empty = np.array([*(name == "" for name in names), True])  # and without a code
     has_details = (row != frames.MISSING) & is_empty[code]
     code[has_details] = call[row[has_details]] + len(names)
-    metadata = common_metadata(recordings) | ranks_of_processes(recordings)
+    metadata = common_metadata(recordings) | metadata_of_processes(recordings)
     facts = replace(capture.facts[0], metadata={**capture.facts[0].metadata, **metadata})
     json = frames.names(*unique_names(code, [*names, *texts]))
     return replace(
@@ -98,14 +100,26 @@ def common_metadata(recordings: Sequence[Recording]) -> dict[str, Any]:
     }
 
 
-def ranks_of_processes(recordings: Sequence[Recording]) -> dict[str, Any]:
-    """Return as metadata the ranks of each process, by its number as a text, as JSON has it."""
+def metadata_of_processes(recordings: Sequence[Recording]) -> dict[str, Any]:
+    """Return the ranks of each process, and what a range cost it in ns, by its number as a text, as JSON has it."""
     of = {str(recording.header["pid"]): process_metadata(recording) for recording in recordings}
     ranks = {
         pid: {key: metadata[key] for key in RANK_KEYS if key in metadata}
         for pid, metadata in of.items()
     }
-    return {PROCESS_RANKS: ranks} if any(ranks.values()) else {}
+    costs = {str(one.header["pid"]): _cost_of_range(one) for one in recordings}
+    costs = {pid: ns for pid, ns in costs.items() if ns}
+    return ({PROCESS_RANKS: ranks} if any(ranks.values()) else {}) | (
+        {ANNOTATION_COSTS: costs} if costs else {}
+    )
+
+
+def _cost_of_range(recording: Recording) -> int:
+    """Return what a range cost the process of a recording, in ns; 0 where it was not measured."""
+    match recording.metadata.get(ANNOTATION_COST):
+        case {"ns": int(ns), "ranges": int(ranges)} if 0 < ranges <= ns:
+            return ns // ranges
+    return 0
 
 
 def process_metadata(recording: Recording) -> dict[str, Any]:
@@ -113,7 +127,8 @@ def process_metadata(recording: Recording) -> dict[str, Any]:
     names = ("trace_id", "host", "program")
     process = {key: recording.header[key] for key in names if recording.header.get(key)}
     ranks = {key: recording.header[key] for key in RANK_KEYS if key in recording.header}
-    return process | ranks | recording.metadata
+    added = {key: value for key, value in recording.metadata.items() if key != ANNOTATION_COST}
+    return process | ranks | added
 
 
 # -- A recording as a capture
@@ -180,9 +195,8 @@ def _facts(name: str, recording: Recording, span: tuple[int, int]) -> Facts:
         warnings.append(f"{name}: cut in its last line; what was written before is complete")
     epoch = int(recording.header["epoch_ns"]) - int(recording.header["monotonic_ns"])
     version = str(recording.header["format"])
-    return Facts(
-        "nsight-bridge", version, span, tuple(warnings), epoch, common_metadata([recording])
-    )
+    metadata = common_metadata([recording]) | metadata_of_processes([recording])
+    return Facts("nsight-bridge", version, span, tuple(warnings), epoch, metadata)
 
 
 def _time_source(recording: Recording) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from made_reports import process
 
 from advice.story import PAGEABLE, PINNED, TO_DEVICE, TO_HOST, Story
+from bridge.annotate.stack import CALL_ID_BASE
 from bridge.importers.ncu.metrics import Kernel, Rule, metrics_of
 from bridge.report import Report
 
@@ -68,6 +69,18 @@ def gap(us: int) -> Story:
     story.now = story.done + us
     for _ in range(200):
         story.kernel(us=50)
+    return story
+
+
+def annotated(us: int) -> Story:
+    """Four iterations of 992 µs in a range of ours that cost so much, a kernel of 100 µs, and a wait for it."""
+    story = Story()
+    story.range_us = us
+    for number in range(4):
+        with story.op("slow", payload=CALL_ID_BASE + 1 + number):
+            story.rest(990)
+        story.kernel(us=100)
+        story.wait()
     return story
 
 
@@ -571,6 +584,7 @@ FIRES: Mapping[str, Telling] = {
     "page-faults": lambda: faulting(900),
     "default-stream": lambda: in_two_streams(1),
     "profiler-overhead": lambda: resting(15_000, profiled=5_000),
+    "annotations": lambda: annotated(40),
     "shared-gpu": lambda: shared("other"),
     "uneven-gpus": lambda: uneven(150),
     "paid-once": lambda: building(30_000),
@@ -622,6 +636,7 @@ QUIET: Mapping[str, Telling] = {
     "page-faults": lambda: faulting(-10),
     "default-stream": lambda: in_two_streams(2),
     "profiler-overhead": lambda: resting(9_000, profiled=5_000),
+    "annotations": lambda: annotated(4),
     "shared-gpu": lambda: shared("relu", "gemm"),
     "uneven-gpus": lambda: uneven(110),
     "paid-once": lambda: building(2),

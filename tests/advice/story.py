@@ -9,6 +9,9 @@ from pathlib import Path
 from made_reports import PUSH_POP, Made, process, thread
 
 import bridge
+from bridge.annotate.recording.lines import FORMAT, encoded
+from bridge.annotate.recording.sink import joined
+from bridge.annotate.recording.writer import ANNOTATION_COST
 from bridge.report import Report
 
 US = 1_000
@@ -33,6 +36,7 @@ class Story(Made):
         super().__init__()
         self.pid, self.now, self.done, self.device = pid, 0, 0, 0
         self.number = 1  # of the thread
+        self.range_us = 0  # what a range of ours cost the process, as it recorded beside the report
         self.launch_us, self.early = (
             2,
             0,
@@ -191,6 +195,11 @@ class Story(Made):
 
     def load(self, folder: Path) -> Report:
         """Give it as a report."""
+        if self.range_us:
+            head = {"format": FORMAT, "pid": self.pid, "epoch_ns": 1, "monotonic_ns": 1}
+            cost = {ANNOTATION_COST: {"ranges": 3, "ns": 3 * self.range_us * US}}
+            lines = joined([encoded(head), encoded({"metadata": cost})])
+            (folder / "bridge-story.jsonl").write_bytes(lines)
         return bridge.load(self.written(folder / "story.sqlite"))
 
     def _ran(self, table: str, us: int, stream: int = 7, **more: int) -> None:

@@ -125,6 +125,7 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # Ten kernels of 100 in each stream, one after the other; all but the first wait for the other stream. Without that each
     # stream is done after ten.
     "default-stream": ((2 + 20 * 100) - (4 + 10 * 100), (2 + 20 * 100) - (4 + 10 * 100)),
+    "annotations": (80, 80),  # 10 on the inner side of both ends of four ranges
     "profiler-overhead": (5_000, 5_000),  # of a rest that keeps the GPU waiting for longer
     "low-gpu-use": (None, None),
     "shared-gpu": (

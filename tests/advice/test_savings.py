@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from critical.machine import Machine
 
-from advice.rules import FIRES, FP16, FP32, NCCL, loading
+from advice.rules import FIRES, FP16, FP32, NCCL, annotated, loading
 from advice.story import PAGEABLE, PINNED, TO_DEVICE, TO_HOST, US, Story
 from bridge.analyze.checks.advice import RULES, Finding
 from bridge.report import Report
@@ -78,6 +78,16 @@ def test_loading_saves_what_the_gpu_was_idle_in_it(tmp_path):
     # A tenth stays, 100; then the GPU has one kernel after the other.
     assert finding.saving_ns == (5 * 1_004 - 1 + 300 - (100 + 3 + 5 * 300)) * US
     assert finding.ceiling_ns == (5 * 1_004 - 1 + 300 - (3 + 5 * 300)) * US
+
+
+@pytest.mark.slow
+def test_host_code_is_not_blamed_for_what_its_annotations_cost(tmp_path):
+    """Of 992 µs of an op between two waits 20 are the inner sides of its range's ends, at 40 µs for a range."""
+    for us, left in ((0, 992), (40, 972)):
+        slow = found(annotated(us), "host-bound", tmp_path)
+        assert slow.figures["host_ns"] == slow.ceiling_ns == 4 * left * US
+        assert slow.saving_ns == 4 * left * US * 9 // 10
+        (tmp_path / "story.sqlite").unlink()
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_a_process_with_a_rank_begins_its_recording_in_a_folder_that_was_named(
     for name, value in {"BRIDGE_SIDECAR": str(tmp_path / "r"), **environ}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(recorder, "_sidecars", {})
-    details.record_rank()
+    details.record_process()
     files = list(tmp_path.glob("r/bridge-*.jsonl"))
     assert [json.loads(path.read_text())["rank"] for path in files] == [3] * is_begun
 

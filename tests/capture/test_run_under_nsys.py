@@ -79,9 +79,7 @@ def test_a_program_runs_as_it_would_and_its_breakdown_follows(run, folder):
     )
     assert "work" in done.stdout.partition("SAID")[2]
     assert inside(folder) == ["bridge.db", "r.nsys-rep", "r.recordings"]
-    assert (
-        "r.recordings/: shapes and other details of calls, ranks; keep it beside the" in done.stderr
-    )
+    assert "r.recordings/: details of calls and processes; keep it beside the" in done.stderr
     [recording] = (folder / "r.recordings").iterdir()
     assert recording.suffix == ".jsonl"
     assert "exit" in listed(

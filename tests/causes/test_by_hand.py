@@ -161,6 +161,29 @@ def test_a_gap_is_parted_by_what_the_host_did():
     assert scene.ops["aten::mm"]["starved_ns"] == 22
 
 
+CALL = frames.CALL_ID << frames.CALL_ID_SHIFT
+
+
+def test_what_annotations_cost_is_no_host_code():
+    """A range that cost 8 ns took 2 of them on both sides of each of its ends, from host code alone."""
+    scene = Scene(opened(0, 95, "step"))
+    scene.records.range(MAIN, 50, 60, "aten::mm", payload=CALL + 1)
+    scene.records.range(MAIN, 20, 30, "by hand")
+    scene.launch(0, 5, (5, 10))
+    scene.launch(52, 56, (60, 70))
+    parts = {
+        "launch calls, aten::mm, cudaLaunchKernel": 4,
+        "host code, by hand": 10,
+        "launch latency, aten::mm": 4,
+    }
+    assert scene.parts == [{"host code, step": 10 + 20, "host code, aten::mm": 2} | parts]
+    scene.records.metadata["annotation_costs"] = {"7": 8, "8": 4}
+    costs = {"annotations, step": 2, "annotations, aten::mm": 2}
+    assert scene.parts == [{"host code, step": 10 + 18} | costs | parts]
+    scene.records.metadata["annotation_costs"] = {"8": 8, "7": True}
+    assert "annotations, step" not in scene.parts[0]
+
+
 def test_before_its_first_event_a_thread_was_made_by_the_first_of_its_process():
     scene = Scene(opened(0, 40, "main"), opened(30, 60, "other", OTHER))
     scene.launch(0, 5, (5, 10))

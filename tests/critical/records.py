@@ -32,9 +32,12 @@ class Records:
     waits: list[dict] = field(default_factory=list)
     system: list[dict] = field(default_factory=list)
     overhead: list[dict] = field(default_factory=list)
+    metadata: dict = field(default_factory=dict)
 
-    def range(self, on: int, start: int, end: int, name: str, domain: str = "") -> None:
-        row = {"thread": on, "start": start, "end": end, "name": name}
+    def range(
+        self, on: int, start: int, end: int, name: str, domain: str = "", payload: int = -1
+    ) -> None:
+        row = {"thread": on, "start": start, "end": end, "name": name, "payload": payload}
         self.ranges.append({**row, "domain_name": domain, "domain": len(domain)})
 
     def call(self, on: int, start: int, end: int, name: str = "cudaLaunchKernel") -> int:
@@ -67,7 +70,7 @@ class Records:
         span = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else (0, 0)
         return Capture(
             source=("made",),
-            facts=(Facts(span=span),),
+            facts=(Facts(span=span, metadata=self.metadata),),
             ranges=_frame("ranges", ranges),
             launches=_frame("launches", calls),
             activities=_frame("activities", [{**row, "full_name": row["name"]} for row in self.activities]),

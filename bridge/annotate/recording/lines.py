@@ -82,11 +82,15 @@ def header() -> dict[str, Any]:
         "trace_id": os.urandom(16).hex(),  # as in W3C's trace context
         "pid": os.getpid(),
         "host": os.uname().nodename,
-        "program": sys.argv[0].rpartition("/")[2] if sys.argv else "",
         "epoch_ns": time.time_ns(),
         "monotonic_ns": time.monotonic_ns(),
         **ranks(os.environ),
     }
+
+
+def program() -> dict[str, str]:
+    """Return the name of the program, which another one may have started in this process."""
+    return {"program": sys.argv[0].rpartition("/")[2] if sys.argv else ""}
 
 
 def ranks(environ: Mapping[str, str]) -> dict[str, int]:

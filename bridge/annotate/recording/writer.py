@@ -22,10 +22,11 @@ from threading import Lock, RLock, get_ident, get_native_id, main_thread
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from bridge.annotate.cost import cost
 from bridge.annotate.emitter import EXIT_S, warn
 from bridge.annotate.guard import is_of_a_handler
 from bridge.annotate.label import Label, color_of, text
-from bridge.annotate.recording.lines import encoded, header
+from bridge.annotate.recording.lines import encoded, header, program
 from bridge.annotate.recording.sink import Memory, Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
 
@@ -62,6 +63,7 @@ def _end() -> None:
     _Process.limit = min(_Process.limit, time.monotonic() + EXIT_S)
     watch.end()
     for writer in _all():
+        writer.note_cost()
         if writer.has_news:
             writer.flush()
         writer.due = 0
@@ -276,6 +278,7 @@ os.register_at_fork(after_in_parent=watch.after_fork, after_in_child=watch.after
 BATCH = 8192  # number of events of one kind that triggers a flush
 # Limit of cached labels and details, in case they differ in each call.
 MAX_KNOWN = 1 << 14
+ANNOTATION_COST = "annotation_cost"  # key in the metadata
 CALL_MASK = (1 << CALL_ID_BITS) - 1  # the bits of a call id that identify the call
 
 
@@ -395,10 +398,15 @@ class Writer:
         self._about |= copy
         self._metadata |= copy
 
+    def note_cost(self) -> None:
+        """Add what the annotations of this process have cost so far."""
+        if cost.ranges:
+            self._metadata[ANNOTATION_COST] = {"ranges": cost.ranges, "ns": cost.ns}
+
     @property
     def has_news(self) -> bool:
-        """Whether there are events that are not written."""
-        return bool(self.calls or self.rows or self.marks)
+        """Whether there are events, or a cost, that are not written."""
+        return bool(self.calls or self.rows or self.marks or ANNOTATION_COST in self._metadata)
 
     @property
     def is_watched(self) -> bool:
@@ -447,6 +455,7 @@ class Writer:
 
     def close(self) -> None:
         """Write all events, and stop recording."""
+        self.note_cost()
         self.flush()
         self._closed = True
         self.sink.close()
@@ -480,7 +489,7 @@ class Writer:
             open_ranges = self.open()
             lines = self._events(calls, rows, marks, self._still_open(open_ranges))
             events = [encoded(line) for line in lines]
-            head = [] if self._begun else [encoded(self._header)]
+            head = [] if self._begun else [encoded(self._header | program())]
             definitions = self._definitions()
             data = joined([*head, *map(encoded, definitions), *events])
             if sink is not self.sink:

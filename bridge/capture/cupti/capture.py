@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bridge.annotate import emit
-from bridge.annotate.details import record_rank
+from bridge.annotate.details import record_process
 from bridge.annotate.emitter import Emitter, NullEmitter, warn
 from bridge.annotate.recording.recorder import Recorder
 from bridge.annotate.recording.sink import File
@@ -154,7 +154,7 @@ class Capture:
         if self.collector is not None:
             self.collector.flush_annotations = self._writer.flush
         emit.state.attached = True
-        record_rank()
+        record_process()
 
     def _restore(self) -> None:
         if self._before is not None:

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 from threading import local
-from typing import Any, Protocol
+from time import perf_counter_ns
+from typing import Any
 
 from torch import _C, Tensor
 from torch._C import (
@@ -28,6 +29,7 @@ from torch.autograd import Variable
 from torch.autograd.graph import GradientEdge
 
 from bridge.annotate import stack
+from bridge.annotate.cost import cost
 from bridge.annotate.emit import state
 from bridge.annotate.guard import Guard
 from bridge.annotate.label import Label
@@ -145,39 +147,40 @@ def end_call(call: ModuleCall) -> None:
 _engine = Variable._execution_engine  # noqa: SLF001 (as torch's own modules access it)
 
 
-class BackwardCall(Protocol):
-    """A call of a module, as used by a backward pass."""
-
-    def chain(self) -> list[Any]:
-        """Return the calls around this one and itself, outermost first."""
-
-    def backward_entry(self, number: int) -> Entry:
-        """Return the range of its backward work in the pass with this number."""
-
-
 class Pass:
     """One backward pass on one thread."""
 
     def __init__(self, number: int, others: list[Pass]) -> None:
         self.number = number
         self.others = others  # the passes of this thread, which may nest
-        self.calls: list[BackwardCall] = []
+        self.calls: list[ModuleCall] = []
         self.entries: list[Entry] = []
 
-    def enter(self, call: BackwardCall | None) -> None:
-        """Open a call and those around it, and close all other calls."""
-        chain = [] if call is None else call.chain()
-        common = 0
-        for old, new in zip(self.calls, chain, strict=False):
-            if old is not new:
-                break
-            common += 1
-        self._shorten(common)
-        for inner in chain[common:]:
+    def enter(self, call: ModuleCall | None) -> int:
+        """Open a call and those around it, and close all other calls; return how many were opened."""
+        kept, opened = self._change_to(call)
+        self._shorten(kept)
+        for inner in opened:
             entry = inner.backward_entry(self.number)
             self.calls.append(inner)
             self.entries.append(entry)
             stack.push(entry)
+        return len(opened)
+
+    def _change_to(self, call: ModuleCall | None) -> tuple[int, list[ModuleCall]]:
+        """Return how many of the open calls stay open, and the calls to open in them."""
+        if call is None:
+            return 0, []
+        last = self.calls[-1] if self.calls else None
+        if last is not None and call.caller is last.caller and call.site.backward:
+            # The next one in the same module, as most are.
+            return (len(self.calls), []) if call is last else (len(self.calls) - 1, [call])
+        chain, kept = call.chain(), 0
+        for old, new in zip(self.calls, chain, strict=False):
+            if old is not new:
+                break
+            kept += 1
+        return kept, chain[kept:]
 
     def finish(self) -> None:
         """Close all open calls; the pass has ended or failed."""
@@ -267,39 +270,29 @@ def begin_pass(outputs: Any, arguments: Any) -> list[Any]:
 def _nodes(outputs: Any, first: int) -> dict[int, Any]:
     """Return the nodes that a pass can reach by their numbers; none beyond those before the ``first`` number.
 
-    There are none if another thread made some of them: each thread has numbers of its own.
+    There are none if another thread made some of them: each thread has numbers of its own, and those of one fall
+    along all edges.
     """
-    pending = _roots(outputs)
-    # By identity: a node has one object in Python as long as that is kept.
-    seen: dict[int, Any] = {id(node): node for node in pending}
     result: dict[int, Any] = {}
+    # By identity: a node has one object in Python as long as that is kept.
+    known = {id(node): (node, node._sequence_nr()) for node in _roots(outputs)}  # noqa: SLF001 (the number that PyTorch's profiler records)
+    pending = [root for root in known.values() if root[1] != ACCUMULATES]
     while pending:
-        node = pending.pop()
-        number = node._sequence_nr()  # noqa: SLF001 (the number that PyTorch's profiler records)
-        if number == ACCUMULATES:
-            continue
+        node, number = pending.pop()
         if number in result:
             return {}
         result[number] = node
-        if number < first:
-            continue
-        for other, _ in node.next_functions:
-            if other is not None and id(other) not in seen:
-                seen[id(other)] = other
-                pending.append(other)
-    return result if _is_of_one_thread(result, first) else {}
-
-
-def _is_of_one_thread(nodes: dict[int, Any], first: int) -> bool:
-    """Return whether numbers fall along all edges, and none is still to be given on this thread."""
-    if max(nodes, default=-1) >= next_number():
-        return False
-    return all(
-        other is None or not number <= other._sequence_nr() < ACCUMULATES  # noqa: SLF001 (as above)
-        for number, node in nodes.items()
-        if number >= first
-        for other, _ in node.next_functions
-    )
+        for other, _ in node.next_functions if number >= first else ():
+            if other is None:
+                continue
+            next_one = known.get(id(other))
+            if next_one is None:
+                next_one = known[id(other)] = other, other._sequence_nr()  # noqa: SLF001 (as above)
+                if next_one[1] != ACCUMULATES:
+                    pending.append(next_one)
+            if number <= next_one[1] < ACCUMULATES:
+                return {}
+    return result if max(result, default=-1) < next_number() else {}
 
 
 def _roots(outputs: Any) -> list[Any]:
@@ -333,9 +326,11 @@ def _enter(owner: ModuleCall | None, _gradients: object) -> None:
     """Open the backward range of a call before its first node runs, and close those that have ended."""
     if state.idle or MODULES.broken:
         return
+    began = perf_counter_ns()
     try:
         if running := current():
-            running.enter(owner if owner is not None and owner.site.on else None)
+            ranges = running.enter(owner if owner is not None and owner.site.on else None)
+            cost.add(perf_counter_ns() - began, ranges)
     except Exception as error:
         if not MODULES.takes(error):
             raise

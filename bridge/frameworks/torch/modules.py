@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from time import perf_counter_ns
 from typing import Any, Self
 from weakref import ref
 
@@ -19,6 +20,7 @@ from torch.autograd import graph
 from torch.compiler import is_compiling
 from torch.jit import ScriptModule
 
+from bridge.annotate.cost import cost
 from bridge.annotate.emit import state
 from bridge.annotate.hooks import FunctionHook, Hooks
 from bridge.annotate.label import checked_name
@@ -150,25 +152,30 @@ def _class_name(root: Any) -> str:
 def _begin(module: Any, _args: Any, _kwargs: Any) -> ModuleCall | None:
     if state.idle or MODULES.broken or is_compiling():
         return None
+    began = perf_counter_ns()
     try:
         site = _sites.by_module.get(id(module))
         if site is None:
             if not _sites.names_all:
                 return None
             site = _sites.name(module)
-        return begin_call(site, id(module))
+        call = begin_call(site, id(module))
     except RecursionError:  # the program may need less of the stack than we do
         return None
     except Exception as error:
         if not MODULES.takes(error):
             raise
         return None
+    cost.ns += perf_counter_ns() - began
+    return call
 
 
 def _end(call: ModuleCall | None, output: Any) -> Any:
     if call is not None:
+        began = perf_counter_ns()
         try:
             end_call(call)
+            cost.add(perf_counter_ns() - began, 1)
         except Exception as error:
             if not MODULES.takes(error):
                 raise
@@ -176,21 +183,26 @@ def _end(call: ModuleCall | None, output: Any) -> Any:
 
 
 def _begin_pass(outputs: Any, arguments: Any, _: Any) -> list[Any]:
-    if not (state.idle or MODULES.broken):
-        try:
-            return begin_pass(outputs, arguments)
-        except Exception as error:
-            if not MODULES.takes(error):
-                raise
-    return []
+    if state.idle or MODULES.broken:
+        return []
+    began, handles = perf_counter_ns(), []
+    try:
+        handles = begin_pass(outputs, arguments)
+    except Exception as error:
+        if not MODULES.takes(error):
+            raise
+    cost.ns += perf_counter_ns() - began
+    return handles
 
 
 def _end_pass(handles: list[Any], result: Any) -> Any:
+    began = perf_counter_ns()
     try:
         end_pass(handles)
     except Exception as error:
         if not MODULES.takes(error):
             raise
+    cost.ns += perf_counter_ns() - began
     return result
 
 

@@ -96,7 +96,7 @@ class HostGroups:
         group, first = number_groups(by, name, once.astype(np.int64))
         on_path = np.zeros(len(run.graph), bool)
         on_path[run.path] = True
-        path_ns = sums(group, np.where(on_path[points], run.graph.delay[points], 0), len(first))
+        path_ns = sums(group, np.where(on_path[points], run.own_delay(points), 0), len(first))
         order = order_by(-path_ns)
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
@@ -327,7 +327,7 @@ def _finding(evidence: Evidence, group: int, *, realistic: bool) -> Finding:
         named = "and the code of what it reads or writes"
     figures = {
         "what": group_name(evidence, group) + (f" ({named})" if named else ""),
-        "host_ns": int(run.graph.delay[points].sum()),
+        "host_ns": int(run.own_delay(points).sum()),
         "path_ns": int(groups.path_ns[group]),
         "path_share": int(groups.path_ns[group]) / max(1, run.span),
     }
@@ -422,7 +422,7 @@ def _table(evidence: Evidence, points: Ints) -> pd.DataFrame:
     )
     columns = rule.op_and_path(evidence, node.astype(np.int64))
     example = np.append(evidence.attributed.attribution.nesting.range, NONE)[node]
-    return rule.group_rows({**columns, "within": (code, names)}, run.graph.delay[points], example)
+    return rule.group_rows({**columns, "within": (code, names)}, run.own_delay(points), example)
 
 
 # -- Which groups are whose

@@ -25,6 +25,7 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 
 MIN_BUSY = 0.5  # of the run, or of an interval; below, a GPU is used too little
+MIN_ANNOTATING = 0.01  # of the run, on the critical path in annotations
 MIN_LAUNCHING = 0.05  # of the run, on the critical path in launches
 MOST_MEAN_NS = 60_000  # of kernels; longer ones take more time than their launches
 SHORT_NS = 15_000
@@ -62,7 +63,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     """Find a run that waits for launches of kernels, and the code around them."""
     run = evidence.run
     path = run.path[evidence.in_iterations(run.path)]
-    kind, delay = run.kind_of(path), run.graph.delay[path]
+    kind, delay = run.kind_of(path), run.own_delay(path)
     here = np.where(path >= run.hosts, path - run.hosts, NONE)
     launching = np.append(calls_matching(evidence.attributed, LAUNCHING), False)
     is_launch = (kind == KIND[API]) & launching[np.append(run.host.call, NONE)[here]]
@@ -203,6 +204,27 @@ def _of_overhead(
     return Finding(figures, table, change=None if once else change, limit=change, once=once)
 
 
+def slow_annotations(evidence: Evidence) -> Finding | None:
+    """Find the time that annotations took of host code on the critical path."""
+    run = evidence.run
+    if run.annotating is None:
+        return None
+    points = np.flatnonzero(run.annotating)
+    path_ns = int(run.annotating[run.path].sum())
+    if path_ns < MIN_ANNOTATING * run.span:
+        return None
+    node = run.host.node[points - run.hosts].astype(np.int64)
+    example = np.append(evidence.attributed.attribution.nesting.range, NONE)[node]
+    columns = rule.op_and_path(evidence, node)
+    figures = {
+        "annotations_ns": int(run.annotating.sum()),
+        "path_ns": path_ns,
+        "path_share": path_ns / max(1, run.span),
+    }
+    table = rule.group_rows(columns, run.annotating[points], example)
+    return Finding(figures, table, change=Draft.remove_annotations)
+
+
 RULES = (
     Check(
         name="launch-bound",
@@ -249,6 +271,17 @@ RULES = (
         source=NSIGHT_BRIDGE,
         needs=("work", "graph"),
         find=profiler_overhead,
+    ),
+    Check(
+        name="annotations",
+        title="Annotations slow the program down",
+        when=f"what the program's own ranges cost is more than {MIN_ANNOTATING:.0%} of the run on the critical path",
+        text="the annotations of bridge take {annotations_ns}, {path_ns} of it on the critical path, {path_share} of the run",
+        remedy="nothing in the program: leave this time out of what you compare; annotate less (--no-ops, bridge.torch.annotate of a part of the model)",
+        estimate="the run without what its annotations cost, as the program measured it",
+        source=NSIGHT_BRIDGE,
+        needs=("work", "graph"),
+        find=slow_annotations,
     ),
     Check(
         name="low-gpu-use",

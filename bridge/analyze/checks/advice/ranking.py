@@ -89,6 +89,7 @@ class Estimator:
     def _effect(self, change: Change) -> Effect:
         if change not in self._effects:
             draft = Draft.of(self.run.graph)
+            draft.annotating = self.run.annotating
             change(draft)
             self._effects[change] = Effect.of(self.run.graph, draft)
         return self._effects[change]

@@ -33,6 +33,8 @@ class Draft:
     ``delay`` and ``cross`` are as in `Graph`; all changes are made in place. Edges may only lead to points that were
     not earlier in the recorded run, so that no change makes a circle. What makes a delay shorter twice counts
     once, the shorter one. ``changed`` are the points whose delay may differ from that in the recorded ``graph``.
+    ``annotating`` is the part of each delay that annotations took, None where nobody measured it: it is not the
+    program's, and stays until `remove_annotations`.
     """
 
     graph: Graph
@@ -40,6 +42,7 @@ class Draft:
     cross: Rows
     changed: list[Ints] = field(default_factory=list)
     relinked: bool = False
+    annotating: Ints | None = None
 
     @classmethod
     def of(cls, graph: Graph) -> Draft:
@@ -53,11 +56,15 @@ class Draft:
 
     def limit(self, points: Ints, ns: Ints | int) -> None:
         """Let the delay before each of some points be at most so long."""
+        if self.annotating is not None:
+            ns = np.maximum(ns, self.annotating[points])
         self.set(points, np.minimum(self.delay[points], ns))
 
     def scale(self, points: Ints, factor: float | Floats) -> None:
         """Let the delay before some points be a part of what was recorded; 0 removes it."""
-        self.limit(points, np.rint(self.graph.delay_of(points) * factor).astype(np.int64))
+        delay = self.graph.delay_of(points)
+        kept = 0 if self.annotating is None else self.annotating[points]
+        self.limit(points, kept + np.rint((delay - kept) * factor).astype(np.int64))
 
     def shorten(self, points: Ints, ns: Ints) -> None:
         """Take ns from the recorded delay before each of some points, at most all of it."""
@@ -66,6 +73,13 @@ class Draft:
     def remove(self, points: Ints) -> None:
         """Let no time pass between some points and what they wait for."""
         self.limit(points, 0)
+
+    def remove_annotations(self) -> None:
+        """Let the program run without annotations."""
+        if self.annotating is not None:
+            points = np.flatnonzero(self.annotating)
+            self.set(points, np.maximum(self.delay[points] - self.annotating[points], 0))
+            self.annotating = None
 
     def cut(self, points: Ints) -> None:
         """Let some points no longer wait for a point of another thread or stream."""

@@ -16,6 +16,7 @@ from bridge.analyze.core.kinds import (
     is_data_loading,
 )
 from bridge.analyze.run.account import RunClocks, Span
+from bridge.analyze.run.critical.annotations import annotation_costs, time_of_annotations
 from bridge.analyze.run.critical.device import DevicePoints
 from bridge.analyze.run.critical.graph import NEVER, Graph
 from bridge.analyze.run.critical.host import HostPoints, leading_threads
@@ -233,6 +234,30 @@ class Run:
         result: Flags = np.arange(len(stack)) <= last[stack]
         return result
 
+    @cached_property
+    def annotating(self) -> Ints | None:
+        """The part in ns of the delay before each point that annotations took; None where nobody measured that."""
+        cost, host = annotation_costs(self.work), self.host
+        if not cost.any():
+            return None
+        result = np.zeros(len(self.graph), np.int64)
+        code = np.flatnonzero((host.call == NONE) & (host.system == NONE) & (self.host_delay > 0))
+        result[self.hosts + code] = time_of_annotations(
+            self.work, cost, host.stack[code], host.time[code], self.host_delay[code]
+        )
+        return result
+
+    def annotating_of(self, points: Ints) -> Ints:
+        """Return `annotating` of some points, 0 where nobody measured it."""
+        if self.annotating is None:
+            return np.zeros(len(points), np.int64)
+        return self.annotating[points]
+
+    def own_delay(self, points: Ints) -> Ints:
+        """Return the delay before some points without what annotations took of it."""
+        result: Ints = self.graph.delay[points] - self.annotating_of(points)
+        return result
+
     @property
     def host_delay(self) -> Ints:
         """The delay before each point of the host."""
@@ -427,6 +452,7 @@ class Run:
 
     def _draft(self, change: Change, paced: bool) -> Draft:
         draft = self.releases.draft(self.graph, paced=paced)
+        draft.annotating = self.annotating
         self._let_go(draft)
         change(draft)
         return draft

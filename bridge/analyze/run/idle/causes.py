@@ -65,6 +65,7 @@ WORDS = (
     LOADING_CODE,
     SYSTEM,
     COMPILING,
+    ANNOTATIONS,
     OP,
     HOST,
     LATENCY,
@@ -85,6 +86,7 @@ WORDS = (
     "loading of code",
     "OS calls",
     "compilation",
+    "annotations",
     "host code",
     "host code outside ops",
     "launch latency",
@@ -252,7 +254,7 @@ def _found(run: Run, gaps: Gaps) -> _Pieces:
     rows = np.flatnonzero(placed.last != NONE)
     row, point = run.with_locks.walks(placed.last[rows], placed.start[rows])
     gap = rows[row]
-    walked = _with_causes(run, gaps, *_cut_to_gaps(run, placed, gap, point))
+    walked = _with_annotations(run, _with_causes(run, gaps, *_cut_to_gaps(run, placed, gap, point)))
     walked = _with_late_ranks(run, _with_code_between_polls(run, walked))
     waits = _with_recorded(run, _waits(run, placed, walked))
     telling = waits.take(waits.cause <= TELLING)
@@ -359,6 +361,15 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
     op[early] = of_op[np.where(loads != NONE, loads, node)]
     stack[early] = work.attributed.attribution.stack[call]
     return cause, op, callee, stack
+
+
+def _with_annotations(run: Run, pieces: _Pieces) -> _Pieces:
+    """Return pieces, those of host code without the part that annotations took."""
+    is_code = np.isin(pieces.cause, (CODE[OP], CODE[HOST]))
+    taken = np.where(is_code, run.annotating_of(pieces.point), 0)
+    own = np.maximum(pieces.end - taken, pieces.start)
+    cause, callee = repeated(CODE[ANNOTATIONS], len(own)), repeated(NONE, len(own))
+    return _joined(replace(pieces, end=own), replace(pieces, start=own, cause=cause, callee=callee))
 
 
 def _begins_in_call(run: Run) -> Flags:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import __future__
 
 import ast
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from textwrap import dedent
@@ -105,11 +104,9 @@ def _hooked_code(function: FunctionType, hooks: dict[str, Any]) -> CodeType:
         tree.body = [ast.FunctionDef("outer", no_parameters, [*given, definition], [])]
     elif owner:  # names with two underscores and `super()` depend on the class
         tree.body = [ast.ClassDef(owner, [], [], [definition], [])]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # texts are called
-        tree = ast.fix_missing_locations(tree)
-        futures = original.co_flags & FUTURES
-        compiled = compile(tree, original.co_filename, "exec", flags=futures, dont_inherit=True)
+    tree = ast.fix_missing_locations(tree)
+    futures = original.co_flags & FUTURES
+    compiled = compile(tree, original.co_filename, "exec", flags=futures, dont_inherit=True)
     result = next((c for c in _codes(compiled) if c.co_name == original.co_name), compiled)
     parameters = slice(original.co_argcount + original.co_kwonlyargcount)
     if (result.co_freevars, result.co_varnames[parameters]) != (
@@ -171,7 +168,10 @@ def _end(value: ast.expr) -> ast.Call:
 
 
 def _call(hook: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(ast.Constant(hook), list(arguments), [])
+    # Python warns of a text that is called, unless it is the result of an expression. To ignore that warning
+    # would have all warnings of the program printed once more.
+    text = ast.IfExp(ast.Constant(True), ast.Constant(hook), ast.Constant(None))
+    return ast.Call(text, list(arguments), [])
 
 
 def _name(name: str) -> ast.Name:

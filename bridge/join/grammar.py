@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -142,6 +141,10 @@ def _write_pyprof(reading: Reading) -> str:
     return repr({"mod": module, "op": function, **dict(reading.arguments)})
 
 
+ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+WRITTEN_ESCAPES = "\\'nrtxuU"  # those that `repr` writes
+
+
 def _literal(text: str) -> dict[str, object]:
     """Return the dictionary with string keys of which ``text`` is the ``repr``, or an empty one.
 
@@ -150,10 +153,10 @@ def _literal(text: str) -> dict[str, object]:
     """
     if not (text.startswith("{'") and text.endswith("}") and len(text) <= MAX_DICTIONARY):
         return {}
+    if not set(ESCAPE.findall(text)) <= set(WRITTEN_ESCAPES):  # Python would warn of some others
+        return {}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about unknown escapes in strings
-            value = ast.literal_eval(text)
+        value = ast.literal_eval(text)
         as_written = isinstance(value, dict) and repr(value) == text
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return {}

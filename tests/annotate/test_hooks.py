@@ -169,3 +169,12 @@ def test_what_has_no_text_is_said_and_left_alone(function):
     with pytest.warns(RuntimeWarning, match="these are not recorded"):
         hooks.request(+1)
     hooks.request(-1)
+
+
+def test_a_hook_warns_of_nothing_and_lets_no_warning_of_the_program_come_twice():
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            warnings.warn("of the program", stacklevel=1)
+            FunctionHook(Base.method, lambda *_: None, lambda _, result: result)
+    assert [str(one.message) for one in seen] == ["of the program"]

@@ -27,6 +27,7 @@ from small import (
 
 import bridge.torch
 from bridge.annotate import emit, emitter
+from bridge.annotate.cost import cost
 from bridge.join.grammar import parse
 
 FORWARD = [f"module:{path}" for path in [*WITH_NODES, *WITHOUT_NODES]]
@@ -43,9 +44,12 @@ def dictionaries(model):
 
 def test_every_module_is_counted_once_per_step(tool):
     model = transformer()
+    cost.clear()
     with bridge.torch.annotate(model):
         train(model)
     assert tool.calls() == Counter(dict.fromkeys([*FORWARD, *BACKWARD], 3))
+    assert cost.ranges == tool.calls().total()
+    assert cost.ns >= 1_000 * cost.ranges
     assert len(tool.slices) == tool.calls().total(), "a range in pieces"
 
 

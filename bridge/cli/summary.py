@@ -62,6 +62,8 @@ def summary(
 
 def summary_text(report: Summarized, look: Look) -> str:
     """Return the summary of a report, its largest rows, and the accounting of all activities."""
+    import pandas as pd
+
     from bridge.render import first_screen, summaries, table, units
 
     by, rows = _largest(report)
@@ -75,6 +77,10 @@ def summary_text(report: Summarized, look: Look) -> str:
         whole_names=f"{more} --kernel-names demangled",
     )
     text = table.for_terminal(report.layout(by), rows.head(ROWS), look) if len(rows) else ""
+    if ranks := report.summary.ranks:
+        listed = table.for_terminal("ranks", pd.DataFrame(ranks[:ROWS]), look)
+        line = options.wrapped([summaries.ranks_line(report.summary.rank_totals)])
+        text = f"{listed}{line}\n{text}"
     below = []
     if len(rows) > ROWS:
         left = len(rows) - ROWS

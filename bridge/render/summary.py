@@ -76,4 +76,5 @@ def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.Data
         "failures": failures.as_objects(summary.failures),
         **{key: values[key] for key in IN_JSON},
     }
-    return document.with_rows(head, table)
+    beside = {"ranks": pd.DataFrame(summary.ranks)} if summary.ranks else {}
+    return document.with_rows(head, table, beside)

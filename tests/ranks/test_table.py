@@ -152,3 +152,22 @@ def test_other_tables_and_workers_have_the_rows_alone(folder):
         assert "exposed" not in done("report", *paths, *words)
         document = json.loads(done("report", *paths, *words, "--format", "json"))
         assert "ranks" not in document
+
+
+def test_the_summary_of_several_ranks_lists_them(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n, environment=[f"RANK={n + 2}"]) for n in range(2)])
+    names = list(map(str, paths))
+    of_ranks = json.loads(done("report", *names, "--by", "rank", "--format", "json"))["ranks"]
+    summary = json.loads(done("summary", *names, "--format", "json"))
+    assert [row["rank"] for row in summary["ranks"]] == [2, 3]
+    assert summary["ranks"] == of_ranks
+    assert "\n2 ranks, " in done("summary", *names)
+    assert "ranks" not in json.loads(done("summary", names[0], "--format", "json"))
+    done("import", *names, "--db", "s.db")
+    assert json.loads(done("summary", "--db", "s.db", "--format", "json"))["ranks"] == of_ranks
+
+
+def test_the_summary_of_processes_that_nobody_numbered_lists_no_ranks(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n, file=f"{'ab'[n]}.sqlite") for n in range(2)])
+    summary = json.loads(done("summary", *map(str, paths), "--format", "json"))
+    assert "ranks" not in summary

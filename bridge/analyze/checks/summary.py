@@ -30,6 +30,7 @@ from bridge.analyze.cost.flops import Costs as FlopCosts
 from bridge.analyze.cost.flops import step_costs
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.parts import Parts, is_warm_up, iteration_times
+from bridge.analyze.run.ranks.table import several_ranks
 from bridge.analyze.run.steps import by_step, paces
 from bridge.analyze.tables.devices import by_device
 from bridge.importers.capture import Facts
@@ -96,7 +97,8 @@ class Summary:
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
     belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
     recorded as a whole, None if it is not known. ``no_iterations`` says why there are no iterations
-    where something else repeats. ``failures`` are what is said before all of this.
+    where something else repeats. ``failures`` are what is said before all of this. ``ranks`` and ``rank_totals``
+    are the rows and totals of the table of ranks, if there are several.
     """
 
     use: Use
@@ -117,6 +119,8 @@ class Summary:
     rates: tuple[str, ...] = ()
     mfu: float = -1.0
     failures: tuple[Failure, ...] = ()
+    ranks: tuple[Mapping[str, Any], ...] = ()
+    rank_totals: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -133,6 +137,7 @@ class Summary:
         if is_judged:
             advised = advised or advise(attributed, rules)
         accounted, parts = attributed.accounted, Parts.of_run(attributed)
+        ranks = several_ranks(attributed)
         has_costs = parts is not None and not hides_causes(failures(attributed))
         return cls(
             use=_use(attributed),
@@ -155,6 +160,8 @@ class Summary:
             failures=failures(attributed),
             rates=rates(attributed.capture),
             mfu=_mfu(attributed) if is_judged else -1.0,
+            ranks=tuple(ranks.rows.to_dict("records")) if ranks else (),  # type: ignore[arg-type]  # by columns
+            rank_totals=ranks.totals if ranks else {},
         )
 
     @property
@@ -194,6 +201,8 @@ class Summary:
             rates=tuple(values.get("rates", ())),
             mfu=values.get("mfu", -1.0),
             failures=from_dicts(values.get("failures", ())),
+            ranks=tuple(values.get("ranks", ())),
+            rank_totals=values.get("rank_totals", {}),
         )
 
 

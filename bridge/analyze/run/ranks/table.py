@@ -19,7 +19,7 @@ from bridge.analyze.run.account import (
     states_of_work,
 )
 from bridge.analyze.run.concurrency.clocks import Clocks
-from bridge.analyze.run.ranks.members import Member, Ranks
+from bridge.analyze.run.ranks.members import PLACE, UNKNOWN, Member, Ranks
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -98,6 +98,13 @@ class Run:
         rows = pd.DataFrame({**_identities(attributed, ranks, clocks), **metrics.columns()})
         workers = rows.iloc[listed].reset_index(drop=True)
         return cls(workers, metrics.totals(listed, workers), ranks.warnings)
+
+
+def several_ranks(attributed: AttributedCapture) -> Run | None:
+    """Return the ranks of a capture if there are several, of which something other than their place is known."""
+    ranks = Ranks.of(attributed.capture, attributed.place)
+    known = [ranks.members[number].known_by not in {PLACE, UNKNOWN} for number in ranks.workers]
+    return Run.of(attributed) if len(known) > 1 and any(known) else None
 
 
 def _identities(

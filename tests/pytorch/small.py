@@ -14,6 +14,13 @@ import torch  # noqa: E402
 torch.set_num_threads(1)  # of several, more would be spent in waiting for them
 
 WIDTH, WORDS = 16, 11
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
+def from_torch(*version: int, to: tuple[int, int] = (99, 0)):
+    """Skip a test with PyTorch older than the version, or newer than `to`: it compares with what they do not have."""
+    reason = f"PyTorch {torch.__version__} has not what this compares with"
+    return pytest.mark.skipif(not version <= VERSION <= to, reason=reason)
 
 
 class Attention(nn.Module):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Thread
 
 import pytest
-from small import Pair, identical, loss_of, mlp, nn, torch, train, transformer
+from small import VERSION, Pair, identical, loss_of, mlp, nn, torch, train, transformer
 from torch.utils.checkpoint import checkpoint
 
 import bridge.torch
@@ -172,6 +172,7 @@ def test_backward_that_does_not_reach_all(tool):
 # -- graphs
 
 
+@pytest.mark.filterwarnings("ignore:.*autocast:FutureWarning")
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpoints(tool, reentrant):
     def checkpointed(self, batch):
@@ -437,3 +438,24 @@ def test_calls_of_other_threads_than_that_of_the_pass_have_no_backward_range(too
         assert tool.all_closed()
     assert tool.calls()["module:net"] == 2
     assert not any(name.startswith("backward:") for name in tool.names())
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+
+@pytest.mark.filterwarnings("error")
+def test_custom_operators_have_their_ranges(tool):
+    """From PyTorch 2.14 on `apply` is written in C++."""
+    x = torch.ones(2, requires_grad=True)
+    with bridge.torch.custom_ops():
+        Doubled.apply(x).sum().backward()
+    Doubled.apply(x).sum().backward()
+    assert tool.names() == ["Doubled", "DoubledBackward"][VERSION >= (2, 14) :]
+    assert x.grad.tolist() == [4, 4]

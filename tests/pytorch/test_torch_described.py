@@ -6,7 +6,7 @@ import json
 
 import pytest
 from made_reports import Made, thread
-from small import nn, torch
+from small import from_torch, nn, torch
 from torch.profiler import ProfilerActivity, profile
 
 import bridge
@@ -28,6 +28,7 @@ def add(x):
     return (x + 1) + x.to(torch.float64).sum(dim=0)
 
 
+@from_torch(2, 7)
 def test_overloads_are_those_of_pytorch(tmp_path):
     x = torch.ones(2, 3)
     config = torch._C._profiler._ExperimentalConfig(capture_overload_names=True)

@@ -8,7 +8,7 @@ import time
 import warnings
 
 import pytest
-from small import LAYER, identical, loss_of, mlp, nn, torch, train, transformer
+from small import LAYER, from_torch, identical, loss_of, mlp, nn, torch, train, transformer
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -290,6 +290,7 @@ def test_pause_and_resume_around_ops():
 # -- as torch.profiler
 
 
+@from_torch(2, 6)
 @pytest.mark.parametrize(
     "numbers",
     [

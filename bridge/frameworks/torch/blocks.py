@@ -73,22 +73,31 @@ class SharedSwitch(Switch):
 
 def torch_hook(function: Any, begin: Callable[..., Any], end: Callable[..., Any]) -> FunctionHook:
     """Return a hook whose functions torch.compile runs as they are, with all that they call."""
-    for own in (begin, end):
-        never_compile(own)
-    return FunctionHook(function, begin, end)
+    return FunctionHook(function, never_compile(begin), never_compile(end))
 
 
-def never_compile(function: Callable[..., Any]) -> None:
-    """Have torch.compile skip a function of ours, which would be a graph of its own, and what it calls."""
+def never_compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of ours which torch.compile skips with all that it calls, so that they are no graph."""
     code = getattr(function, "__code__", None)
     if code is None:  # not written in Python
-        return
+        return function
     strategy = getattr(_compiler, "_FrameExecStrategy", None)
     if strategy is not None:
         skip = _compiler._FrameAction.SKIP  # noqa: SLF001 (no public name)
         _compiler.set_code_exec_strategy(code, strategy(skip, skip))
-    elif hasattr(_compiler, "skip_code"):  # before PyTorch 2.7
-        _compiler.skip_code(code)
+        return function
+
+    def apart(
+        *args: Any,
+    ) -> Any:  # before PyTorch 2.7, which can skip one frame, but not those called in it
+        compiling = _compiler.set_eval_frame(None)
+        try:
+            return function(*args)
+        finally:
+            _compiler.set_eval_frame(compiling)
+
+    _compiler.skip_code(apart.__code__)  # type: ignore[attr-defined]  # of those releases
+    return apart
 
 
 # -- Blocks of `record_function`: optimizer steps, waits for data

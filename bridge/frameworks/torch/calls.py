@@ -262,7 +262,7 @@ def begin_pass(outputs: Any, arguments: Any) -> list[Any]:
             at -= 1
         owner = owners[at] if at >= 0 else None
         if owner is not last or is_partial:
-            handles.append(nodes[number].register_prehook(partial(_enter, owner)))
+            handles.append(nodes[number].register_prehook(partial(_enter_uncompiled, owner)))
         last = owner
     return handles
 
@@ -336,7 +336,7 @@ def _enter(owner: ModuleCall | None, _gradients: object) -> None:
             raise
 
 
-never_compile(_enter)
+_enter_uncompiled = never_compile(_enter)
 
 
 def end_pass(handles: Iterable[Any]) -> None:

@@ -1,7 +1,8 @@
 """Annotate custom operators of PyTorch: the subclasses of `torch.autograd.Function`.
 
 A call of ``MyOp.apply`` is the range `MyOp`, its backward pass `MyOpBackward`, both of the category
-`custom_op`. The ops that run in it are ranges inside of it.
+`custom_op`. The ops that run in it are ranges inside of it. From PyTorch 2.14 on ``apply`` is written in C++, which
+nothing can hook unseen: then `MyOpBackward` alone is recorded.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ def _end(entry: Entry | None, result: Any) -> Any:
 
 
 def _apply_hooks() -> list[FunctionHook]:
-    return [
-        torch_hook(Function.apply.__func__, lambda cls, *_: _begin(_name(cls)), _end),
-        torch_hook(BackwardCFunction.apply, lambda node, _: _begin(_name(type(node))), _end),
-    ]
+    hooks = [torch_hook(BackwardCFunction.apply, lambda node, _: _begin(_name(type(node))), _end)]
+    forward = getattr(Function.apply, "__func__", None)
+    if forward is not None:  # else, from PyTorch 2.14 on, it is not written in Python
+        hooks.append(torch_hook(forward, lambda cls, *_: _begin(_name(cls)), _end))
+    return hooks
 
 
 _hooks = Hooks("custom operators of PyTorch", _apply_hooks)

@@ -11,7 +11,8 @@ HEAD = (
 )
 TAIL = (
     r"the program ended with status \d+",
-    r"\S+\.recordings/: shapes and other details of calls; keep it beside the report",
+    r"\S+\.recordings/: details of calls and processes; keep it beside the report",
+    r"annotations took about .* of the program's time: .*",
     r"(warning|note): .*",
 )
 NSYS_BEGINS = re.compile(r"^Generating '.*\.qdstrm'$", re.MULTILINE)

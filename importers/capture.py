@@ -20,6 +20,8 @@ from bridge.importers.ncu.metrics import Metrics
 from bridge.importers.ncu.metrics import concat as concat_metrics
 from bridge.importers.texts import Ints, Texts
 
+# Keys of the metadata: the ranks of each process, and what a range cost it in ns; both by its number as a text.
+PROCESS_RANKS, ANNOTATION_COSTS = "process_ranks", "annotation_costs"
 NSIGHT_COMPUTE = "Nsight Compute"
 UNREAD = "events of a device that are not read"  # their number in `Facts.beside`
 MAX_SPAN_NS = 1 << 62  # 146 years: sums and differences of times fit into 64 bits

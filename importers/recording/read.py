@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.importers import frames
-from bridge.importers.capture import Capture, Facts
+from bridge.importers.capture import ANNOTATION_COSTS, PROCESS_RANKS, Capture, Facts
 from bridge.importers.column_files import FOLDERS
 from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.frames import key_codes
@@ -43,9 +43,7 @@ LOG = logging.getLogger("bridge.importers")
 
 PIDS = (1 << PROCESS_BITS) - 1
 RANK_KEYS = ("rank", "local_rank", "world_size")
-PROCESS_RANKS = "process_ranks"  # key in the metadata of a report
-# Keys of what a process measured, and in the metadata of a report of the ns that a range cost by process.
-ANNOTATION_COST, ANNOTATION_COSTS = "annotation_cost", "annotation_costs"
+ANNOTATION_COST = "annotation_cost"  # key in the metadata of a recording
 
 
 def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:

@@ -13,11 +13,10 @@ from bridge.analyze.run.causes.host_timeline import count_before
 from bridge.analyze.run.critical.host import node_times
 from bridge.analyze.run.critical.work import Work
 from bridge.importers import frames
-from bridge.importers.capture import Facts
+from bridge.importers.capture import ANNOTATION_COSTS, Facts
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 from bridge.join.arrays import Ints, Rows, number_groups, order_by
 
-ANNOTATION_COSTS = "annotation_costs"  # key in the metadata of a report
 PARTS = 4  # of the cost of a range: two of its begin and two of its end
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bridge.analyze.core import names
 from bridge.importers import frames
-from bridge.importers.capture import Capture, Facts
+from bridge.importers.capture import PROCESS_RANKS, Capture, Facts
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.options import RANK_METADATA_KEY
 
@@ -37,7 +37,6 @@ WHOLE_FILE = frozenset([OPTION, PROFILER, FILE])  # sources for all processes of
 RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 PYTORCH_PROFILER = "PyTorch profiler"
 ENVIRONMENT_KEY = "environment"  # key in the metadata, for variables of a launcher
-PROCESS_RANKS = "process_ranks"  # the same for ranks of each process, from its recording
 INIT_RANGE = "ncclCommInit"  # prefix of NCCL's ranges that initialise a communicator
 NCCL_RANK, NCCL_SIZE = "Rank", "No. of ranks"
 

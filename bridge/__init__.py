@@ -118,6 +118,8 @@ class _Unknown:
     __repr__ = __str__
 
 
+if "NSYS_PROFILING_SESSION_ID" in os.environ:
+    from bridge.annotate import emit as _emit  # noqa: F401 (begins NVTX before a fork, where nsys wants it)
 if "BRIDGE_AUTOSTART" in os.environ:
     from bridge.frameworks.autorun import autostart
 

@@ -68,7 +68,7 @@ LAYOUT = {
     "bridge/render/packet_tracks.py": {"cumsum", "argsort", "unique", "bincount"},
 }
 
-LINT_EXCEPTIONS = 120  # as many as there are: the number may fall, not rise
+LINT_EXCEPTIONS = 119  # as many as there are: the number may fall, not rise
 REASON = re.compile(r"# noqa: [A-Z0-9, ]+ (- |\()\S")
 
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -15,7 +15,8 @@ from bridge.annotate.guard import Guard
 
 # Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first, seen
 # with 2022.3; without --nvtx it records no ranges), and by any other tool that is injected.
-SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NSYS_PROFILING_SESSION_ID")
+NSYS = "NSYS_PROFILING_SESSION_ID"
+SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", NSYS)
 SOURCE_VARIABLE = "BRIDGE_SOURCE"  # records the place of every op, as with nvtx_op(source=True)
 INSTALL = "`pip install nvidia-nvtx` installs a library that every tool supports"
 
@@ -101,7 +102,26 @@ def choose(environ: Mapping[str, str]) -> tuple[Emitter, str]:
         warn(f"BRIDGE_NVTX={name} is not one of auto, off, nvtx, interop; auto is used", 1)
     if not any(environ.get(sign) for sign in SIGNS):
         return NullEmitter(), "no tool attached"
+    if environ.get(NSYS) and _is_forked():
+        problem = "nsys ends a process that uses NVTX for the first time after a fork"
+        warn(f"no NVTX range is recorded ({problem}); import bridge before the fork", 1)
+        return NullEmitter(), problem
     return _connect(CHAIN, "a tool is attached")
+
+
+def _is_forked() -> bool:
+    """Return whether this process goes on with the program of its parent: it was forked and has executed none."""
+    try:
+        # Where the system put the program into memory, by chance, for each that is executed.
+        return _auxiliary_vector("self") == _auxiliary_vector(str(os.getppid()))
+    except OSError:
+        return False
+
+
+def _auxiliary_vector(process: str) -> bytes:
+    from pathlib import Path  # slow to import, and needed under nsys alone
+
+    return Path("/proc", process, "auxv").read_bytes()
 
 
 def _connect(chain: Mapping[str, Callable[[], Emitter | str]], reason: str) -> tuple[Emitter, str]:

@@ -344,3 +344,22 @@ def test_it_warns_once_per_process() -> None:
         finally:
             emit.use(previous)
     assert len(caught) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["forked", "executed"])
+def test_nsys_ends_no_child_that_is_forked_before_bridge_is_there(how: str) -> None:
+    """It does if NVTX is used for the first time in one; a child that executes a program may use it."""
+    program = """
+import os, sys
+if "forked" in sys.argv and os.fork():
+    os.wait()
+    sys.exit()
+import bridge
+print(bridge.backend().reason)
+"""
+    environ = {"PATH": "", "PYTHONPATH": str(Path(bridge.__file__).parent.parent)}
+    environ |= {"NSYS_PROFILING_SESSION_ID": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", program, how]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert ("for the first time after a fork" in done.stdout) == (how == "forked")

@@ -24,7 +24,8 @@ CHANGING = (  # what differs from run to run, and what stands for it
     (r"\b[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ \d+", "LOG TIME N"),
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),
     (r"(?m)^(\w+:TIME) \d+:\d+ ", r"\1 N:N "),
-    (r"USDT:TIME \S+ \w+\.cpp:\d+\] \w+\n*", ""),  # what PyTorch's profiler says of itself
+    # What PyTorch's profiler says of itself, of several processes mixed.
+    (r"(USDT)*:TIME \S+ \w+\.cpp:\d+\] profiler_\w+\n*", ""),
 )
 
 

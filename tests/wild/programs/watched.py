@@ -30,6 +30,9 @@ WAY = os.environ.get("WILD_WAY", "plain")
 COUNTS = os.environ.get("WILD_COUNTS")
 STEPS = os.environ.get("WILD_STEPS")
 
+if WAY in {"auto", "profile"}:
+    import bridge  # as programs do, at their begin: before they fork
+
 _at_step: list[Callable[[], Any]] = []  # what `step` calls, within a block
 
 
@@ -48,12 +51,8 @@ def watched(*models: Any, part: str = "main") -> Iterator[None]:
     """Run a block in the way of the environment; `part` names it among the blocks and processes of a program."""
     with ExitStack() as stack:
         if WAY == "auto" and models:
-            import bridge
-
             stack.enter_context(bridge.torch.auto(models[0] if len(models) == 1 else list(models)))
         elif WAY == "profile":
-            import bridge
-
             _call_at_step(stack, stack.enter_context(bridge.profile()).step)
         elif WAY == "plain" and "bridge" in sys.modules:
             raise RuntimeError("a plain run imported bridge")

@@ -1,10 +1,8 @@
-"""What annotations cost: how long the code of ranges takes, as measured in the process that records them."""
+"""What the ranges of modules cost, as measured in the process that records them."""
 
 from __future__ import annotations
 
 import os
-
-SAMPLED = 1 << 8  # of so many calls of a decorated function one is measured
 
 
 class Cost:
@@ -22,7 +20,7 @@ class Cost:
         """Begin at zero, as a forked child does."""
         self.ranges = self.ns = 0
 
-    def add(self, ns: int, ranges: int = 0) -> None:
+    def add(self, ns: int, ranges: int) -> None:
         """Add time, and the ranges that have ended."""
         self.ns += ns
         self.ranges += ranges

@@ -11,11 +11,9 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
-from time import perf_counter_ns
 from types import coroutine
 from typing import Any
 
-from bridge.annotate.cost import SAMPLED, cost
 from bridge.annotate.details import DetailOptions, Observer, function_observer
 from bridge.annotate.emit import emission, state
 from bridge.annotate.guard import Guard
@@ -232,8 +230,6 @@ def _plain(op: AnnotatedCallable) -> Wrapper:
         if stack.emitter is not state.emitter or stack.busy or stack.orphans or stack.care():
             return _call_slowly(op, args, kwargs)
         token = (label, new_call_id() if payload is None else payload)
-        if payload is None and not token[1] % SAMPLED:
-            return _call_measured(function, *token, args, kwargs)
         live = stack.live
         stack.busy = True
         try:
@@ -296,22 +292,6 @@ def _call_slowly(op: AnnotatedCallable, args: tuple[Any, ...], kwargs: dict[str,
         return op.function(*args, **kwargs)
     finally:
         close(entry)
-
-
-def _call_measured(
-    function: Callable[..., Any], label: Label, payload: float, args: Any, kwargs: Any
-) -> Any:
-    """Call a function in its range, and measure what the range costs, for all those that are not measured."""
-    began = perf_counter_ns()
-    entry = Entry(label, payload)
-    push(entry)
-    begun = perf_counter_ns()
-    try:
-        return function(*args, **kwargs)
-    finally:
-        ending = perf_counter_ns()
-        close(entry)
-        cost.add((begun - began + perf_counter_ns() - ending) * SAMPLED, SAMPLED)
 
 
 def _observed(

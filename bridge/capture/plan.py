@@ -23,7 +23,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bridge.annotate.emit import SOURCE_VARIABLE
 from bridge.annotate.recording.recorder import FOLDER, OF_REPORT, PREFIX
@@ -228,16 +228,32 @@ def new_recordings(folder: Path, since_ns: int) -> list[Path]:
 METADATA = b'{"metadata":'  # begins such a line of a recording
 
 
-def annotation_cost(recordings: Iterable[Path]) -> tuple[int, int]:
-    """Return how many ranges processes have made, and how long that took in ns, as far as it is recorded."""
-    ranges = ns = 0
+class ModuleCost(NamedTuple):
+    """What ranges of modules cost some processes: the ranges of all of them, and the time in ns that these took."""
+
+    processes: int = 0
+    ranges: int = 0
+    ns: int = 0
+
+
+def module_cost(recordings: Iterable[Path]) -> ModuleCost:
+    """Return what ranges of modules cost, as far as processes have recorded it."""
+    costs: dict[tuple[Any, Any], tuple[int, int]] = {}
     for path in recordings:
-        with path.open("rb") as file:
-            metadata = [line for line in file if line.startswith(METADATA) and line.endswith(b"\n")]
-        costs = [json.loads(line)["metadata"].get(ANNOTATION_COST) for line in metadata]
-        if cost := next(filter(None, reversed(costs)), None):
-            ranges, ns = ranges + cost["ranges"], ns + cost["ns"]
-    return ranges, ns
+        with (
+            suppress(OSError, ValueError),
+            path.open("rb") as file,
+        ):  # damaged: the import tells of it
+            head = json.loads(file.readline())
+            for line in file:
+                if line.startswith(METADATA):
+                    match json.loads(line)["metadata"].get(ANNOTATION_COST):
+                        case {"ranges": int(ranges), "ns": int(ns)} if 0 < ranges <= ns:
+                            costs[head.get("host"), head.get("pid")] = (
+                                ranges,
+                                ns,
+                            )  # of all until then
+    return ModuleCost(len(costs), *(sum(column) for column in zip(*costs.values(), strict=True)))
 
 
 def raw_captures(report: Path, suffix: str, since_ns: int) -> list[Path]:
@@ -428,13 +444,13 @@ class LaunchResult:
     """A finished launch: the program's exit status, and the reports in the order of capture.
 
     ``recordings`` is the folder of the recordings that the program wrote, None if it wrote none there. ``cost`` is
-    what `annotation_cost` read in them.
+    what `module_cost` read in them.
     """
 
     status: int
     reports: list[Path]
     recordings: Path | None = None
-    cost: tuple[int, int] = (0, 0)
+    cost: ModuleCost | None = None
 
     def failure(self) -> str:
         """Return a line on how the program failed, "" if it succeeded."""
@@ -492,7 +508,7 @@ class Plan:
             raise
         folder = recordings_folder(self.report)
         recordings = new_recordings(folder, begun_ns - CLOCK_SLACK_NS)
-        fresh, cost = new_reports(self.report, before), annotation_cost(recordings)
+        fresh, cost = new_reports(self.report, before), module_cost(recordings)
         result = LaunchResult(status, fresh, folder if recordings else None, cost)
         if not result.reports:
             lines = [result.failure(), f"no report: {self._reason(begun_ns)}"]

@@ -15,7 +15,7 @@ from bridge.cli.help import Command, option, output_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.capture.plan import LaunchResult, Plan
+    from bridge.capture.plan import LaunchResult, ModuleCost, Plan
 
 TOOLS = ("nsys", "ncu", "cupti")
 PRESETS = ("latency", "memory", "full")
@@ -175,21 +175,22 @@ def run(
             f"{ended.recordings}{os.sep}: details of calls and processes; keep it beside the report",
             err=True,
         )
-    if text := _cost(*ended.cost):
+    if text := _cost(ended.cost):
         click.echo(text, err=True)
     if not no_import:
         _import(ctx, planned, ended, db)
     ctx.exit(ended.status)
 
 
-def _cost(ranges: int, ns: int) -> str:
-    """Return a line on what annotations cost the program, "" where it was not measured."""
+def _cost(cost: ModuleCost | None) -> str:
+    """Return a line on what ranges of modules cost the program, "" where it was not measured."""
     from bridge.render import units
 
-    if not ranges:
+    if not cost or not cost.ranges:
         return ""
-    each = f"{units.count(ranges)} ranges x {units.time(ns // ranges)}"
-    return f"annotations took about {units.time(ns)} of the program's time: {each}"
+    many = f" in {cost.processes} processes" if cost.processes > 1 else ""
+    each = f"{units.count(cost.ranges)} ranges x {units.time(cost.ns // cost.ranges)}"
+    return f"annotations of modules took about {units.time(cost.ns)}{many}: {each}"
 
 
 AUTO = ("auto", "ops_of_torch", "shapes")

@@ -79,7 +79,13 @@ def summary_text(report: Summarized, look: Look) -> str:
     text = table.for_terminal(report.layout(by), rows.head(ROWS), look) if len(rows) else ""
     if ranks := report.summary.ranks:
         listed = table.for_terminal("ranks", pd.DataFrame(ranks[:ROWS]), look)
-        line = options.wrapped([summaries.ranks_line(report.summary.rank_totals)])
+        left = len(ranks) - ROWS
+        below = (
+            [f"… and {left} more: {with_report('bridge report REPORT --by rank')}"]
+            if left > 0
+            else []
+        )
+        line = options.wrapped([*below, summaries.ranks_line(report.summary.rank_totals)])
         text = f"{listed}{line}\n{text}"
     below = []
     if len(rows) > ROWS:

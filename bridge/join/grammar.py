@@ -142,6 +142,8 @@ def _write_pyprof(reading: Reading) -> str:
 
 
 ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+GLUED = re.compile(r"\d(?:and|else|for|if|in|is|not|or)")
 WRITTEN_ESCAPES = "\\'nrtxuU"  # those that `repr` writes
 
 
@@ -153,7 +155,8 @@ def _literal(text: str) -> dict[str, object]:
     """
     if not (text.startswith("{'") and text.endswith("}") and len(text) <= MAX_DICTIONARY):
         return {}
-    if not set(ESCAPE.findall(text)) <= set(WRITTEN_ESCAPES):  # Python would warn of some others
+    # Python would warn of other escapes, and of `1if`.
+    if not set(ESCAPE.findall(text)) <= set(WRITTEN_ESCAPES) or GLUED.search(STRING.sub("", text)):
         return {}
     try:
         value = ast.literal_eval(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from made_reports import process
+from made_reports import process, thread
 
 from advice.story import PAGEABLE, PINNED, TO_DEVICE, TO_HOST, Story
 from bridge.annotate.stack import CALL_ID_BASE
@@ -14,6 +14,7 @@ from bridge.importers.ncu.metrics import Kernel, Rule, metrics_of
 from bridge.report import Report
 
 Telling = Callable[[], Story]
+CATEGORY = 33  # kind of annotations that name one
 
 
 def steady(kernels: int = 200, us: int = 50) -> Story:
@@ -73,11 +74,12 @@ def gap(us: int) -> Story:
 
 
 def annotated(us: int) -> Story:
-    """Four iterations of 992 µs in a range of ours that cost so much, a kernel of 100 µs, and a wait for it."""
+    """Four iterations of 992 µs in a range of a module that cost so much, a kernel of 100 µs, and a wait for it."""
     story = Story()
     story.range_us = us
+    story.annotation(CATEGORY, 1, None, text="module", category=7, thread=thread(story.pid))
     for number in range(4):
-        with story.op("slow", payload=CALL_ID_BASE + 1 + number):
+        with story.op("slow", payload=CALL_ID_BASE + 1 + number, category=7):
             story.rest(990)
         story.kernel(us=100)
         story.wait()

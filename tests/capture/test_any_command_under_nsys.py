@@ -76,7 +76,9 @@ def test_each_rank_of_a_launcher_has_its_ranges_and_its_rows(run, launcher):
     ended = run("--no-ops", name, *words, "train.py")
     assert ended.returncode == 0, ended.stderr
     assert {"SAID 0 2", "SAID 1 2"} <= set(ended.stdout.splitlines())
-    assert re.search(r"annotations took about .* of the program's time: 4 ranges x ", ended.stderr)
+    assert re.search(
+        r"annotations of modules took about .* in 2 processes: 4 ranges x ", ended.stderr
+    )
     assert len(importers.load(Path("r.nsys-rep")).facts[0].metadata["annotation_costs"]) == 2
     ranks = table("rank")
     known = [(row["rank"], row["known_by"]) for row in ranks["ranks"]]

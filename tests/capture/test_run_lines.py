@@ -12,7 +12,9 @@ from click.testing import Result
 from command import assert_misused, assert_refused, bridge
 from pretended import VERSIONS, answers, install
 
+from bridge.annotate.recording.lines import encoded
 from bridge.capture import tool
+from bridge.capture.plan import module_cost
 
 OPTIONS = {
     "latency": ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"],
@@ -252,3 +254,20 @@ def test_printing_is_quick_and_needs_no_frames(tools):
 
     # 0.1 s on an idle machine; the house's limit is 0.3 s.
     assert min(seconds() for _ in range(3)) < 1.0
+
+
+def test_what_modules_cost_is_the_last_word_of_each_process_whatever_lies_there(tmp_path):
+    def recorded(name: str, pid: int, *costs: object) -> None:
+        lines = [{"pid": pid, "host": "h"}, *({"metadata": {"annotation_cost": c}} for c in costs)]
+        path = tmp_path / f"bridge-{name}.jsonl"
+        path.write_bytes(b"".join(encoded(line) + b"\n" for line in lines))
+
+    recorded("a", 1, {"ranges": 1, "ns": 10}, {"ranges": 3, "ns": 40})
+    recorded("b", 1, {"ranges": 5, "ns": 70})
+    recorded("c", 2, {"ranges": 2, "ns": 9})
+    recorded("d", 3, 5)
+    recorded("e", 4, {"ranges": 2, "ns": -9})
+    (tmp_path / "bridge-f.jsonl").mkdir()
+    (tmp_path / "bridge-g.jsonl").write_bytes(b'{"pid":9}\n{"metadata":\xff')
+    assert module_cost(sorted(tmp_path.iterdir())) == (2, 7, 79)
+    assert not any(module_cost([]))

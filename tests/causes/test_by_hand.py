@@ -165,10 +165,10 @@ CALL = frames.CALL_ID << frames.CALL_ID_SHIFT
 
 
 def test_what_annotations_cost_is_no_host_code():
-    """A range that cost 8 ns took 2 of them on both sides of each of its ends, from host code alone."""
+    """A range of a module that cost 8 ns took 2 of them on both sides of each of its ends, from host code alone."""
     scene = Scene(opened(0, 95, "step"))
-    scene.records.range(MAIN, 50, 60, "aten::mm", payload=CALL + 1)
-    scene.records.range(MAIN, 20, 30, "by hand")
+    scene.records.range(MAIN, 50, 60, "aten::mm", payload=CALL + 1, category="module")
+    scene.records.range(MAIN, 20, 30, "by hand", payload=CALL + 2)
     scene.launch(0, 5, (5, 10))
     scene.launch(52, 56, (60, 70))
     parts = {

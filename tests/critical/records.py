@@ -34,11 +34,9 @@ class Records:
     overhead: list[dict] = field(default_factory=list)
     metadata: dict = field(default_factory=dict)
 
-    def range(
-        self, on: int, start: int, end: int, name: str, domain: str = "", payload: int = -1
-    ) -> None:
-        row = {"thread": on, "start": start, "end": end, "name": name, "payload": payload}
-        self.ranges.append({**row, "domain_name": domain, "domain": len(domain)})
+    def range(self, on: int, start: int, end: int, name: str, domain: str = "", **more) -> None:
+        row = {"thread": on, "start": start, "end": end, "name": name, "domain_name": domain}
+        self.ranges.append({**row, "domain": len(domain), "payload": -1, "category": "", **more})
 
     def call(self, on: int, start: int, end: int, name: str = "cudaLaunchKernel") -> int:
         self.calls.append({"thread": on, "start": start, "end": end, "name": name})

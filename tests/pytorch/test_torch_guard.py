@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from importlib import import_module
 
 import pytest
-from small import nn, torch
+from small import mlp, nn, torch
 
 import bridge.torch
 
@@ -149,3 +149,20 @@ def test_an_error_of_the_watch_of_tensors_is_one_warning(monkeypatch, name):
     assert total == [2, 2]
     (text,) = [str(one.message) for one in warned]
     assert "tensors of PyTorch are no longer recorded: LookupError: ours (bridge/" in text
+
+
+def test_an_interrupt_while_the_cost_is_measured_leaves_no_range_open(tool, monkeypatch):
+    def interrupted() -> int:
+        times.append(0)
+        if len(times) == 2:
+            raise KeyboardInterrupt
+        return 0
+
+    model, times = mlp(), []
+    monkeypatch.setattr(modules, "perf_counter_ns", interrupted)
+    with bridge.torch.annotate(model):
+        with pytest.raises(KeyboardInterrupt):
+            model(torch.ones(2, 4))
+        assert tool.all_closed()
+        model(torch.ones(2, 4))
+    assert calls._here.call is None

@@ -12,7 +12,7 @@ HEAD = (
 TAIL = (
     r"the program ended with status \d+",
     r"\S+\.recordings/: details of calls and processes; keep it beside the report",
-    r"annotations took about .* of the program's time: .*",
+    r"annotations of modules took about .*",
     r"(warning|note): .*",
 )
 NSYS_BEGINS = re.compile(r"^Generating '.*\.qdstrm'$", re.MULTILINE)

@@ -90,7 +90,8 @@ def header() -> dict[str, Any]:
 
 def program() -> dict[str, str]:
     """Return the name of the program, which another one may have started in this process."""
-    return {"program": sys.argv[0].rpartition("/")[2] if sys.argv else ""}
+    argv = getattr(sys, "argv", None)  # the program may have changed it
+    return {"program": argv[0].rpartition("/")[2] if argv and type(argv[0]) is str else ""}
 
 
 def ranks(environ: Mapping[str, str]) -> dict[str, int]:

@@ -101,8 +101,10 @@ class Sites:
         for sites in (self.by_module, self._alive, *self.annotated):
             sites.pop(key, None)  # type: ignore[attr-defined]  # all are dictionaries
 
-    def name(self, root: Any) -> Site:
-        """Give the modules of a model sites named by their paths; those that have one keep it."""
+    def name_if_asked(self, root: Any) -> Site | None:
+        """Give the modules of a model sites named by their paths, if all shall have one; others keep theirs."""
+        if not self.names_all:
+            return None
         modules = _modules(root, _class_name(root))
         self.add(((p, m) for p, m in modules if id(m) not in self.by_module), EverySite)
         return self.by_module[id(root)]
@@ -154,19 +156,20 @@ def _begin(module: Any, _args: Any, _kwargs: Any) -> ModuleCall | None:
         return None
     began = perf_counter_ns()
     try:
-        site = _sites.by_module.get(id(module))
-        if site is None:
-            if not _sites.names_all:
-                return None
-            site = _sites.name(module)
-        call = begin_call(site, id(module))
+        site = _sites.by_module.get(id(module)) or _sites.name_if_asked(module)
+        call = begin_call(site, id(module)) if site is not None else None
     except RecursionError:  # the program may need less of the stack than we do
         return None
     except Exception as error:
         if not MODULES.takes(error):
             raise
         return None
-    cost.ns += perf_counter_ns() - began
+    if call is not None:
+        try:
+            cost.ns += perf_counter_ns() - began
+        except BaseException:  # of a signal handler of the program
+            end_call(call)
+            raise
     return call
 
 
@@ -191,11 +194,14 @@ def _begin_pass(outputs: Any, arguments: Any, _: Any) -> list[Any]:
     except Exception as error:
         if not MODULES.takes(error):
             raise
-    cost.ns += perf_counter_ns() - began
+    if handles:
+        cost.ns += perf_counter_ns() - began
     return handles
 
 
 def _end_pass(handles: list[Any], result: Any) -> Any:
+    if not handles:
+        return result
     began = perf_counter_ns()
     try:
         end_pass(handles)

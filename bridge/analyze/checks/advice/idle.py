@@ -275,10 +275,10 @@ RULES = (
     Check(
         name="annotations",
         title="Annotations slow the program down",
-        when=f"what the program's own ranges cost is more than {MIN_ANNOTATING:.0%} of the run on the critical path",
-        text="the annotations of bridge take {annotations_ns}, {path_ns} of it on the critical path, {path_share} of the run",
+        when=f"ranges of modules take more than {MIN_ANNOTATING:.0%} of the run on the critical path",
+        text="annotations of modules take {annotations_ns}, of which {path_ns} are on the critical path, {path_share} of the run",
         remedy="nothing in the program: leave this time out of what you compare; annotate less (--no-ops, bridge.torch.annotate of a part of the model)",
-        estimate="the run without what its annotations cost, as the program measured it",
+        estimate="the run without these ranges, at the time for each that the process measured",
         source=NSIGHT_BRIDGE,
         needs=("work", "graph"),
         find=slow_annotations,

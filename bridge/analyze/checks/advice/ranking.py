@@ -91,6 +91,7 @@ class Estimator:
             draft = Draft.of(self.run.graph)
             draft.annotating = self.run.annotating
             change(draft)
+            draft.settle()
             self._effects[change] = Effect.of(self.run.graph, draft)
         return self._effects[change]
 

@@ -1,4 +1,4 @@
-"""What annotations take of the time of host code: the ranges of a process times what one cost it, as it measured.
+"""What annotations take of the time of host code: the ranges of modules times what one cost, as the process measured.
 
 A range takes half of that at each of its ends, as much before it as behind it.
 """
@@ -17,11 +17,12 @@ from bridge.importers.capture import ANNOTATION_COSTS, Facts
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 from bridge.join.arrays import Ints, Rows, number_groups, order_by
 
+MODULE = "module"  # category of the ranges that processes measure
 PARTS = 4  # of the cost of a range: two of its begin and two of its end
 
 
 def annotation_costs(work: Work) -> Ints:
-    """Return what each node cost in ns, 0 for ranges that others than nsight-bridge made, and where nobody measured."""
+    """Return what each node cost in ns: ranges of modules by nsight-bridge, where it was measured; else 0."""
     attributed = work.attributed
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     result = np.zeros(len(nesting), np.int64)
@@ -33,8 +34,11 @@ def annotation_costs(work: Work) -> Ints:
     pids = zip(report[first].tolist(), frames.pid(process[first]).tolist(), strict=True)
     of_process = np.array([_cost_in(facts[number], pid) for number, pid in pids], np.int64)
     payload = frames.ints(ranges, "payload")[nesting.range]
-    ours = payload >> CALL_ID_SHIFT == CALL_ID
-    result[ours] = of_process[group[ours]]
+    category = ranges["category"]
+    is_module = np.append([str(name) == MODULE for name in category.cat.categories], False)
+    measured = is_module.astype(bool)[frames.codes(category)[nesting.range]]
+    measured &= payload >> CALL_ID_SHIFT == CALL_ID
+    result[measured] = of_process[group[measured]]
     return result
 
 

@@ -34,7 +34,7 @@ class Draft:
     not earlier in the recorded run, so that no change makes a circle. What makes a delay shorter twice counts
     once, the shorter one. ``changed`` are the points whose delay may differ from that in the recorded ``graph``.
     ``annotating`` is the part of each delay that annotations took, None where nobody measured it: it is not the
-    program's, and stays until `remove_annotations`.
+    program's, and stays, unless the program runs without (``annotated`` is False).
     """
 
     graph: Graph
@@ -43,6 +43,7 @@ class Draft:
     changed: list[Ints] = field(default_factory=list)
     relinked: bool = False
     annotating: Ints | None = None
+    annotated: bool = True
 
     @classmethod
     def of(cls, graph: Graph) -> Draft:
@@ -76,10 +77,13 @@ class Draft:
 
     def remove_annotations(self) -> None:
         """Let the program run without annotations."""
-        if self.annotating is not None:
+        self.annotated = False
+
+    def settle(self) -> None:
+        """Take the time of annotations from all delays if the program runs without; called when all is changed."""
+        if self.annotating is not None and not self.annotated:
             points = np.flatnonzero(self.annotating)
             self.set(points, np.maximum(self.delay[points] - self.annotating[points], 0))
-            self.annotating = None
 
     def cut(self, points: Ints) -> None:
         """Let some points no longer wait for a point of another thread or stream."""

@@ -455,6 +455,7 @@ class Run:
         draft.annotating = self.annotating
         self._let_go(draft)
         change(draft)
+        draft.settle()
         return draft
 
     def _let_go(self, draft: Draft) -> None:

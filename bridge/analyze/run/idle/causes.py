@@ -366,8 +366,9 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
 def _with_annotations(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces, those of host code without the part that annotations took."""
     is_code = np.isin(pieces.cause, (CODE[OP], CODE[HOST]))
-    taken = np.where(is_code, run.annotating_of(pieces.point), 0)
-    own = np.maximum(pieces.end - taken, pieces.start)
+    length, delay = pieces.end - pieces.start, run.with_locks.delay[pieces.point]
+    part = run.annotating_of(pieces.point) * (length / np.maximum(delay, 1))
+    own = pieces.end - np.where(is_code, np.minimum(np.rint(part).astype(np.int64), length), 0)
     cause, callee = repeated(CODE[ANNOTATIONS], len(own)), repeated(NONE, len(own))
     return _joined(replace(pieces, end=own), replace(pieces, start=own, cause=cause, callee=callee))
 

@@ -21,7 +21,7 @@ RULES = (
     "recompilation allocation memory-ran-out python-lock host-bound paid-once "
     "pageable-memcpys synchronous-memcpys synchronous-memsets small-memcpys page-faults "
     "synchronization checkpoint numbers-read-back launch-bound short-kernels default-stream "
-    "profiler-overhead low-gpu-use pipeline-bubble shared-gpu late-work uneven-gpus "
+    "profiler-overhead annotations low-gpu-use pipeline-bubble shared-gpu late-work uneven-gpus "
     "data-parallel slow-backend exposed-communication stragglers small-grids no-tensor-cores "
     "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound made-on-host "
     "gradients-set-to-zero single-tensor-optimizer bias-before-norm misaligned-products "

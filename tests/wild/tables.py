@@ -12,10 +12,11 @@ from wild.ways import Way
 INTRODUCTION = """# Programs that bridge does not change
 
 **Does a program do the same when bridge watches it?** Programs of common libraries are run plain and in each of these ways.
-Results bit for bit, exit status, stderr, and the ops that PyTorch's profiler counts are compared with the plain run.
+What they compute is compared bit for bit, and so are exit status, stdout, stderr (warnings, tracebacks), and the ops that PyTorch's profiler
+counts. `counted` is the run under that profiler.
 
-`python -m tests.wild --costs --write FILE` makes this page. A cost is the median time of a step as a multiple of the plain one.
-`counted` is the run under PyTorch's profiler."""
+`python -m tests.wild --write FILE` makes this page; with `--costs` a cost is the median time of a step as a multiple of the plain one.
+Eight of the programs run on each change of bridge, all of them each night."""
 
 
 def row(compared: Compared, ways: list[Way]) -> str:

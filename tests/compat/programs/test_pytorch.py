@@ -146,16 +146,19 @@ def test_tensorboards_files_have_its_name(done):
 
 
 def test_stacks_are_pytorchs(done):
-    lines = [
+    """Both leave out stacks of less than a microsecond: what one of them lacks is at most a little longer in the other."""
+    plain, ours = (
         {
-            line.rpartition(" ")[0].partition("long_job.py")[2]
-            for line in text.splitlines()
-            if "torch/profiler/" not in line
+            stack.partition("long_job.py")[2]: int(us)
+            for stack, _, us in (line.rpartition(" ") for line in text.splitlines())
+            if "torch/profiler/" not in stack
         }  # PyTorch's own frames, of which some are ours here
         for text in ((one.folder / "profiler_stacks.txt").read_text() for one in done("long_job"))
-    ]
-    assert lines[0] == lines[1]
-    assert any("nn.Module:_Linear_0" in line for line in lines[0])
+    )
+    both = plain.keys() & ours.keys()
+    assert len(both) > len(plain) / 2
+    assert {stack: us for stack, us in (plain | ours).items() if stack not in both and us > 3} == {}
+    assert any("nn.Module:_Linear_0" in stack for stack in both)
     assert "Source Location" in done("long_job")[0].text
 
 

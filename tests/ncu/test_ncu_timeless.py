@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import counters
 import pytest
@@ -10,6 +11,7 @@ from command import assert_misused, assert_refused, done
 from command import bridge as run
 from made_ncu import DURATION, kernel, raw
 from read_once import reading_once
+from real_parts import need
 
 import bridge
 from bridge.analyze.core.catalog import VIEWS
@@ -125,6 +127,8 @@ def test_misused(said, words, what):
 def test_shown(said, words):
     if words[0] == "plot":
         pytest.importorskip("matplotlib", reason="no matplotlib: pip install 'nsight-bridge[plot]'")
+    if words == ["doctor"]:
+        need("nsys", shutil.which("nsys"), "no nsys on the path, without which doctor ends with 1")
     result = said(words)
     assert result.exit_code == 0, result.output
     assert "-o" in words or result.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from join import plain_writer as join_writer
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 from read_once import reading_once
-from real_parts import NIGHT, ROOT, corpus_reports
+from real_parts import NIGHT, ROOT, corpus_reports, need
 
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
@@ -251,6 +252,7 @@ def test_tables_of_memory_are_as_their_schema_says() -> None:
 
 @pytest.mark.slow
 def test_the_check_of_the_machine_is_as_its_schema_says() -> None:
+    need("nsys", shutil.which("nsys"), "no nsys on the path, without which doctor ends with 1")
     assert mistakes(Draft202012Validator(CLOSED["doctor"]), printed("doctor")) == []
 
 

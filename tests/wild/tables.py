@@ -15,7 +15,7 @@ INTRODUCTION = """# Programs that bridge does not change
 What they compute is compared bit for bit, and so are exit status, stdout, stderr (warnings, tracebacks), and the ops that PyTorch's profiler
 counts. `counted` is the run under that profiler.
 
-`python -m tests.wild --write FILE` makes this page; with `--costs` a cost is the median time of a step as a multiple of the plain one.
+`python -m tests.wild --write FILE` makes such a table; with `--costs` a cost is the median time of a step as a multiple of the plain one.
 Eight of the programs run on each change of bridge, all of them each night."""
 
 

@@ -119,7 +119,7 @@ class _Unknown:
 
 
 if "NSYS_PROFILING_SESSION_ID" in os.environ:
-    from bridge.annotate import emit as _emit  # noqa: F401 (begins NVTX before a fork, where nsys wants it)
+    from bridge.annotate import emit as _emit  # noqa: F401 (nsys ends a child that uses NVTX first: this begins it before a fork)
 if "BRIDGE_AUTOSTART" in os.environ:
     from bridge.frameworks.autorun import autostart
 

@@ -165,12 +165,13 @@ class Stack:
         """Close a range anywhere in the stack; ranges above it continue as new slices."""
         if entry.stack is not self:
             return  # parked: a closed entry is not pushed again
-        if entry not in self.thaw():  # a signal handler raised right after it was closed
+        live = self.thaw()
+        if entry not in live:  # a signal handler raised right after it was closed
             entry.stack = None
             return
-        at = self.thaw().index(entry)
+        at = live.index(entry)
         domain = entry.label.domain
-        above = [other for other in self.thaw()[at + 1 :] if other.label.domain == domain]
+        above = [other for other in live[at + 1 :] if other.label.domain == domain]
         for _ in (entry, *above):
             self.emitter.pop(domain)
         closed = [other for other in above if other.closed]  # ended while an act was running

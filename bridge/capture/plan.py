@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 from bridge.annotate.emit import SOURCE_VARIABLE
 from bridge.annotate.recording.recorder import FOLDER, OF_REPORT, PREFIX
 from bridge.annotate.recording.sink import ENDING
-from bridge.annotate.recording.writer import ANNOTATION_COST
 from bridge.capture import ncu, nsys, tool
 from bridge.capture.cupti import launch as cupti
 from bridge.capture.interpreter import (
@@ -237,23 +236,27 @@ class ModuleCost(NamedTuple):
 
 
 def module_cost(recordings: Iterable[Path]) -> ModuleCost:
-    """Return what ranges of modules cost, as far as processes have recorded it."""
+    """Return what ranges of modules cost, as far as processes have recorded it; each counts by its last word."""
     costs: dict[tuple[Any, Any], tuple[int, int]] = {}
     for path in recordings:
-        with (
-            suppress(OSError, ValueError),
-            path.open("rb") as file,
-        ):  # damaged: the import tells of it
-            head = json.loads(file.readline())
-            for line in file:
-                if line.startswith(METADATA):
-                    match json.loads(line)["metadata"].get(ANNOTATION_COST):
-                        case {"ranges": int(ranges), "ns": int(ns)} if 0 < ranges <= ns:
-                            costs[head.get("host"), head.get("pid")] = (
-                                ranges,
-                                ns,
-                            )  # of all until then
+        with suppress(OSError, ValueError):  # of a damaged one the import tells
+            costs |= _cost_of_process(path)
     return ModuleCost(len(costs), *(sum(column) for column in zip(*costs.values(), strict=True)))
+
+
+def _cost_of_process(path: Path) -> dict[tuple[Any, Any], tuple[int, int]]:
+    """Return ranges and ns by host and number of the process that a recording is of; raises OSError, ValueError."""
+    result: dict[tuple[Any, Any], tuple[int, int]] = {}
+    with path.open("rb") as file:
+        head = json.loads(file.readline())
+        for line in (json.loads(line) for line in file if line.startswith(METADATA)):
+            match head, line:
+                case (
+                    {"host": host, "pid": pid},
+                    {"metadata": {"annotation_cost": {"ranges": int(ranges), "ns": int(ns)}}},
+                ) if 0 < ranges <= ns:
+                    result[host, pid] = ranges, ns
+    return result
 
 
 def raw_captures(report: Path, suffix: str, since_ns: int) -> list[Path]:

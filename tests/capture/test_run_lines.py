@@ -266,6 +266,8 @@ def test_what_modules_cost_is_the_last_word_of_each_process_whatever_lies_there(
     recorded("b", 1, {"ranges": 5, "ns": 70})
     recorded("c", 2, {"ranges": 2, "ns": 9})
     recorded("d", 3, 5)
+    recorded("e2", 5, [])
+    (tmp_path / "bridge-h.jsonl").write_bytes(b'5\n{"metadata":6}\n')
     recorded("e", 4, {"ranges": 2, "ns": -9})
     (tmp_path / "bridge-f.jsonl").mkdir()
     (tmp_path / "bridge-g.jsonl").write_bytes(b'{"pid":9}\n{"metadata":\xff')

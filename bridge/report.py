@@ -13,9 +13,8 @@ import pandas as pd
 
 from bridge import importers
 from bridge.analyze.core import no_timeline, validity
-from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.analyze.core.catalog.lookup import SAMPLE_DETAILS, layout, nothing
-from bridge.analyze.core.catalog.ranges import MARK_STEPS
+from bridge.analyze.core.catalog.views import MARK_STEPS, SOURCE_DETAILS
 from bridge.analyze.core.totals import Totals, graph_totals, totals
 from bridge.analyze.run.ranks import Ranks
 from bridge.analyze.tables.build import table

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS
+from bridge.analyze.core.catalog.views import SOURCE_DETAILS
 from bridge.cli import completion, listing, options, outputs, selection_options
 from bridge.cli.help import Command, option
 from bridge.cli.hints import with_report

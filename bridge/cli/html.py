@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.core.catalog.host import SOURCE_DETAILS
 from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
+from bridge.analyze.core.catalog.views import SOURCE_DETAILS
 from bridge.cli import options, outputs
 from bridge.cli.help import Command
 from bridge.cli.options import doing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.core.catalog.view import GEOMETRY
+from bridge.analyze.core.catalog.views import GEOMETRY
 from bridge.cli import options, outputs
 from bridge.cli.flop_options import costs
 from bridge.cli.help import Command, option, rare_option, row_option

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.core.catalog.host import SOURCE_DETAILS
+from bridge.analyze.core.catalog.views import SOURCE_DETAILS
 from bridge.cli import options
 from bridge.cli.help import Command, output_option
 from bridge.cli.hints import with_report

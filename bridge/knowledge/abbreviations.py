@@ -6,13 +6,14 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
+
+from bridge.knowledge.package import data_file
 
 
 @cache
 def beginnings() -> dict[str, str]:
     """Return the long beginnings of names, and what is shown in place of each."""
-    text = files("bridge.knowledge").joinpath("abbreviations.toml").read_text(encoding="utf-8")
+    text = data_file("bridge.knowledge", "abbreviations.toml")
     result: dict[str, str] = tomllib.loads(text)["beginnings"]
     return result
 

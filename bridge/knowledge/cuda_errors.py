@@ -10,8 +10,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from bridge.knowledge.package import data_file
 
 RUNTIME = (
     "cuda"  # what names of functions of the runtime begin with; those of the driver begin with cu
@@ -36,7 +37,7 @@ class CudaError:
 
 @cache
 def _data() -> Mapping[str, Any]:
-    text = files("bridge.knowledge").joinpath("cuda_errors.toml").read_text(encoding="utf-8")
+    text = data_file("bridge.knowledge", "cuda_errors.toml")
     return tomllib.loads(text)
 
 

@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Iterable
 from fnmatch import translate
 from functools import cache
-from importlib.resources import files
+
+from bridge.knowledge.package import data_file
 
 
 @cache
 def _patterns() -> dict[str, re.Pattern[str]]:
     """Return a pattern each for Python files, native modules and native functions of libraries."""
-    text = files("bridge.knowledge").joinpath("libraries.toml").read_text(encoding="utf-8")
+    text = data_file("bridge.knowledge", "libraries.toml")
     listed = tomllib.loads(text)
     return {
         "files": _any(listed["python"]["files"]),

@@ -1,4 +1,8 @@
-"""The distribution: its version, and the error whose message is for the user."""
+"""The distribution: its version, its data files, and the error whose message is for the user."""
+
+from __future__ import annotations
+
+from pkgutil import get_data
 
 VERSION = "1.0.0"
 
@@ -11,3 +15,9 @@ class UserError(Exception):
     """
 
     status = 1
+
+
+def data_file(package: str, name: str) -> str:
+    """Return the text of a file that lies in a package of the distribution."""
+    data = get_data(package, name)  # imports less than importlib.resources does
+    return (data or b"").decode()

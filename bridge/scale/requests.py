@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.analyze.core.catalog import TABLES, VIEWS
-from bridge.analyze.core.catalog.breakdown import statistic_names
-from bridge.analyze.core.catalog.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
+from bridge.analyze.core.catalog.column import FROM_TIMES, RATIO, REPORTS, WINDOWS, statistic_names
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import (
     FIXED,

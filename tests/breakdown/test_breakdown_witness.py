@@ -34,8 +34,7 @@ from witness.training import Said, TrainingProfile
 
 import bridge
 from bridge.analyze.core.catalog import TABLES
-from bridge.analyze.core.catalog.breakdown import COST_NAMES
-from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.catalog.column import COLUMNS as ALL
 from bridge.analyze.core.catalog.lookup import rows_of_dimensions
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.importers import frames
@@ -56,11 +55,11 @@ TENSOR_CORES = (
 )
 ELSEWHERE = [
     *TENSOR_CORES,
-    *COUNTER_NAMES,
-    *ENERGY_NAMES,
+    *ALL["@counters"].names,
+    *ALL["@energy"].names,
     *"host_ns api_ns sync_ns queue_ns launch_gap_ns starved_ns bound communication_ns exposed_ns".split(),
 ]
-OF_RANGES = [*ELSEWHERE, *COST_NAMES]  # activities have a gb_per_s of their own
+OF_RANGES = [*ELSEWHERE, *ALL["@costs"].names]  # activities have a gb_per_s of their own
 FIGURES = {
     rows: [c for c in columns if c not in (OF_RANGES if rows == "ranges" else ELSEWHERE)]
     for rows, columns in COLUMNS.items()

@@ -10,15 +10,19 @@ from click.testing import CliRunner
 
 import bridge
 from bridge.analyze.core.catalog import TABLES, VIEWS, column_named
-from bridge.analyze.core.catalog.breakdown import statistic_names
 from bridge.analyze.core.catalog.column import (
+    ALL_GPU,
     FRACTION,
     FROM_TIMES,
     INTEGER,
+    NOT_MERGED,
     RATIO,
     TEXT,
     WHOLES,
+    WINDOWS,
     Column,
+    read_columns,
+    statistic_names,
 )
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import columns_of, labels_of
@@ -141,3 +145,57 @@ def test_columns_complete_by_what_a_table_has() -> None:
 def test_every_dimension_is_computed() -> None:
     """The names are known before pandas is loaded, the functions are not: each stands in a module of its own."""
     assert CODINGS.keys() == DIMENSIONS.keys()
+
+
+DESCRIBED = """
+# a comment
+[@times]
+reads: json
+set times: first_ns last_ns
+first_ns | first | ns |   | missing | first time
+last_ns  | last  | ns |   | request | last time
+
+[thing]
+terminal: total_ns thing
+optional: total_ns
+set totals: thing total_*
+thing    | thing | name     |                    | bar    | what it is
+total_ns | total | ns       | sum                | stored | time
+share    | part  | fraction | total_ns / gpu     | hidden | total_ns by all of it
+latency  | late  | fraction | total_ns / last_ns |        | total_ns by last_ns
+@times
+"""
+
+
+def test_columns_are_read_from_a_text():
+    sections = read_columns(DESCRIBED)
+    table = sections["thing"]
+    assert table.names == ("thing", "total_ns", "share", "latency", "first_ns", "last_ns")
+    assert [column.name for column in table.displayed] == ["total_ns", "thing"]
+    assert table.default == table.names[:-1]
+    assert table.sets == {"times": ("first_ns", "last_ns"), "totals": ("thing", "total_ns")}
+    # A ratio adds up if both of its parts do.
+    assert [column.merge for column in table.columns] == [
+        NOT_MERGED,
+        WINDOWS,
+        RATIO,
+        *[NOT_MERGED] * 3,
+    ]
+    assert table.by_name["share"].ratio == ("total_ns", ALL_GPU)
+    assert [column.name for column in table.columns if column.optional] == ["total_ns"]
+    assert sections["@times"].by_name["first_ns"].details == ("json",)
+    assert sections["@times"].by_name["first_ns"].missing
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "share | part | fraction | total_ns / gpu | hidden",
+        "share | part | miles |  |  | meaning",
+        "share | part | ns |  | loud | meaning",
+        "@nothing",
+    ],
+)
+def test_what_is_no_description_of_a_column_is_an_error_that_names_the_section(line):
+    with pytest.raises(ValueError, match=r"columns of \[thing\]: "):
+        read_columns(f"[thing]\n{line}\n")

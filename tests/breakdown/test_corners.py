@@ -24,7 +24,7 @@ from witness.attribution import Range
 
 import bridge as package
 from bridge.analyze.core.catalog import VIEWS
-from bridge.analyze.core.catalog.breakdown import OP_COLUMNS
+from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.filters import filter_rows, parse_time_ns
 from bridge.analyze.tables.breakdown import breakdown
@@ -387,7 +387,7 @@ def test_no_figure_is_cut(by: str, columns: str, three_steps: Path) -> None:
 
 def test_figures_that_a_narrow_terminal_has_no_room_for_are_said_to_be_left_out() -> None:
     names = {name: ["n" * 30] * 2 for name in ("op", "shape", "dtype")}
-    figures = dict.fromkeys(OP_COLUMNS.default[1:], [10**9 - 1] * 2)
+    figures = dict.fromkeys(COLUMNS["op"].default[1:], [10**9 - 1] * 2)
     table = pd.DataFrame(names | figures | {"share": [0.1, 0.2]})
     narrow = tables.for_terminal("ranges", table, Look(60)).splitlines()
     assert "GPU self" in narrow[0]

@@ -15,7 +15,7 @@ from real_parts import NIGHT, corpus_reports
 import bridge
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import rows_of_dimensions
-from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.core.catalog.views import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.report import Report
 

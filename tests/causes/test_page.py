@@ -4,7 +4,7 @@ import pytest
 from real_parts import ROOT
 
 import bridge.report
-from bridge.analyze.core.catalog.breakdown import CAUSES as COLUMNS
+from bridge.analyze.run.causes import CAUSES as COLUMNS
 from bridge.analyze.run.causes import causes
 from bridge.analyze.run.causes.host_timeline import WORDS
 from bridge.analyze.run.idle.causes import WORDS as CAUSES

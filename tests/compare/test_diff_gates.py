@@ -13,7 +13,7 @@ from pandas.api.types import is_numeric_dtype
 import bridge
 from bridge.analyze.compare import Comparison, gates
 from bridge.analyze.compare.gates import NUMBER_COLUMNS, Budget, Change, Growth, Limit
-from bridge.analyze.core.catalog.breakdown import RANGE_COLUMNS
+from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.tables.breakdown import by_op
 from bridge.cli.diff import read_budget as read
 
@@ -275,8 +275,8 @@ def test_too_little_is_said_as_such():
 @pytest.mark.slow
 def test_figures_are_the_columns_that_hold_numbers(tmp_path: Path):
     joined = bridge.load(made_reports.small(tmp_path / "r.sqlite"))
-    table = by_op(joined.attributed, RANGE_COLUMNS.names)
-    numbers = [name for name in RANGE_COLUMNS.names if is_numeric_dtype(table[name])]
+    table = by_op(joined.attributed, COLUMNS["ranges"].names)
+    numbers = [name for name in COLUMNS["ranges"].names if is_numeric_dtype(table[name])]
     assert list(NUMBER_COLUMNS) == numbers
 
 

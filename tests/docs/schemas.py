@@ -30,8 +30,7 @@ from bridge.analyze.core.catalog.lookup import (
     columns_are_chosen,
     labels_of,
 )
-from bridge.analyze.core.catalog.memory import MEMORY
-from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.core.catalog.views import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.run.account import EVIDENCE, GpuAccount
 from bridge.analyze.run.gpu_use import IdleCause
 from bridge.analyze.run.what_if import WhatIf
@@ -393,7 +392,7 @@ def _diff_row(pair: Schema, tested: dict[str, Schema]) -> Schema:
 
 def memory() -> Schema:
     """Return the schema of bridge.memory/1."""
-    names = {name.removeprefix("memory "): name for name in MEMORY}
+    names = {name.removeprefix("memory "): name for name in TABLES if name.startswith("memory ")}
     return {
         **record(
             format={"const": "bridge.memory/1"},

@@ -7,7 +7,7 @@ import json
 import pytest
 from made_reports import PUSH_POP, thread
 
-from bridge.analyze.core.catalog.breakdown import COST_NAMES
+from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.cost import flops
 from bridge.analyze.cost.flops import Costs
 from bridge.knowledge.formulas.conventions import NAMES
@@ -39,7 +39,7 @@ def table(made, tmp_path, costs=None, **how):
 
 
 def test_the_columns_are_those_that_views_name():
-    assert sorted(COST_NAMES) == sorted([*flops.FLOPS, *flops.BYTES, *flops.INTENSITY, *flops.PEAK, *flops.FORMULA])  # fmt: skip
+    assert sorted(COLUMNS["@costs"].names) == sorted([*flops.FLOPS, *flops.BYTES, *flops.INTENSITY, *flops.PEAK, *flops.FORMULA])  # fmt: skip
 
 
 @pytest.mark.slow

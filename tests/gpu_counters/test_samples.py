@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.core.catalog.counters import METRICS, PEAK
 from bridge.analyze.cost.counters import by_counter, counter_columns
+from bridge.analyze.cost.counters.figures import METRICS, PEAK
 from bridge.analyze.cost.counters.samples import Series, project
 from bridge.importers import frames
 from bridge.join.arrays import unions

@@ -20,7 +20,7 @@ from bridge.analyze.compare.steps import MEANS, MIN_STEPS, STEP_FIGURES, Samples
 from bridge.analyze.compare.steps import step_metrics as step_figures
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import TABLE_LIST, rows_of_dimensions
-from bridge.analyze.core.catalog.view import RANGES
+from bridge.analyze.core.catalog.views import RANGES
 from bridge.analyze.core.groups import Floats, counts, sums
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bridge.analyze.compare import Comparison, overall
 from bridge.analyze.compare.overall import Overall
-from bridge.analyze.core.catalog.breakdown import RANGE_COLUMNS
+from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.filters import wildcard_pattern
 from bridge.analyze.core.totals import Totals
 from bridge.join.arrays import NONE
@@ -197,7 +197,7 @@ OPS = "ops"
 FIGURE_LIST = "bridge report --columns list"
 TEXT_COLUMNS = ("bound", "formula")
 NUMBER_COLUMNS = tuple(
-    name for name in RANGE_COLUMNS.names if name not in TEXT_COLUMNS
+    name for name in COLUMNS["ranges"].names if name not in TEXT_COLUMNS
 )  # columns of numbers
 HOST_COLUMNS = frozenset(
     "calls host_ns api_ns sync_ns flop flop_once moved_bytes intensity uncounted".split()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bridge.analyze.core.calltree import self_times
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import rows_of_dimensions
-from bridge.analyze.core.catalog.view import RANGES
+from bridge.analyze.core.catalog.views import RANGES
 from bridge.analyze.core.groups import counts, sums, texts
 from bridge.analyze.core.names import activity_names
 from bridge.analyze.run.account import runs

@@ -128,7 +128,7 @@ def _codes_of_kernels(classes: list[Kernel], code_of: Callable[[Kernel], int]) -
 def tensor_core_times(
     attributed: AttributedCapture, rows: Ints, group: Ints, groups: int
 ) -> dict[str, np.ndarray]:
-    """Return the columns `TENSOR_CORE_NAMES` per group, times in ns.
+    """Return the columns ``@tensor-cores`` of the catalogue per group, times in ns.
 
     ``rows`` are activities, ``group`` is the group of each. ``in_kernels_ns`` is the time of
     kernels, of which ``tensor_core_share`` is a fraction; ``eligible_ns`` is the time of kernels

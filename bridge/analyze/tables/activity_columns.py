@@ -9,16 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.calltree import outermost, stacks
-from bridge.analyze.core.catalog.breakdown import (
-    ACTIVITY_COLUMNS,
-    CALL_COLUMNS,
-    KERNEL_COLUMNS,
-    MEMCPY_COLUMNS,
-    OP_KERNEL_COLUMNS,
-    TENSOR_CORE_NAMES,
-    statistic_names,
-)
-from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.catalog.column import COLUMNS, statistic_names
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.core.kinds import tensor_core_times
 from bridge.analyze.core.names import name_codes
@@ -64,7 +55,7 @@ class Groups:
         return computed(
             self,
             FIGURES,
-            (*KERNEL_COLUMNS.names, *ACTIVITY_COLUMNS.names, TIMES, *statistics.NAMES),
+            (*COLUMNS["kernel"].names, *COLUMNS["activities"].names, TIMES, *statistics.NAMES),
             columns,
         )
 
@@ -144,9 +135,9 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("median_ns",): _median,
     (TIMES,): _times,
     (statistics.FIRST, statistics.LAST, statistics.UNION): _union,
-    TENSOR_CORE_NAMES: _tensor_cores,
-    COUNTER_NAMES: _counters,
-    ENERGY_NAMES: _energy,
+    COLUMNS["@tensor-cores"].names: _tensor_cores,
+    COLUMNS["@counters"].names: _counters,
+    COLUMNS["@energy"].names: _energy,
 }
 
 
@@ -172,7 +163,7 @@ class CallGroups:
 
     def columns(self, columns: Collection[str]) -> Columns:
         """Return the requested columns, in the order of the table's description."""
-        return computed(self, CALL_FIGURES, (*CALL_COLUMNS.names, TIMES), columns)
+        return computed(self, CALL_FIGURES, (*COLUMNS["calls"].names, TIMES), columns)
 
     @property
     def time(self) -> Ints:
@@ -234,7 +225,7 @@ MEMORY = texts([*frames.MEMORY_KINDS, ""])  # by code; the last entry is for -1 
 def by_kernel(
     attributed: AttributedCapture,
     kernel_names: str = "readable",
-    columns: Collection[str] = KERNEL_COLUMNS.default[1:],
+    columns: Collection[str] = COLUMNS["kernel"].default[1:],
 ) -> pd.DataFrame:
     """Return one row per kernel name; ``share`` is relative to the time of all kernels."""
     rows = _rows_of_kinds(attributed, frames.KERNEL)
@@ -249,7 +240,7 @@ def by_memcpy(
     attributed: AttributedCapture,
     *,
     memory_kinds: bool = False,
-    columns: Collection[str] = MEMCPY_COLUMNS.default[3:],
+    columns: Collection[str] = COLUMNS["memcpy"].default[3:],
 ) -> pd.DataFrame:
     """Return a row per kind of memcpy, and one for memsets; ``gb_per_s`` is 10**9 bytes/s.
 
@@ -279,7 +270,7 @@ def by_op_kernel(
     kernel_names: str = "readable",
     *,
     inclusive: bool = False,
-    columns: Collection[str] = OP_KERNEL_COLUMNS.default[2:],
+    columns: Collection[str] = COLUMNS["op-kernel"].default[2:],
 ) -> pd.DataFrame:
     """Return one row per op and kernel name.
 
@@ -361,7 +352,7 @@ def _folded(
         {
             "op": texts(attributed.ops[o] for o in op[outer][first].tolist()),
             "kernel": texts(names[k] for k in pairs.key[outer][first].tolist()),
-            **{name: figures[name] for name in OP_KERNEL_COLUMNS.names if name in columns},
+            **{name: figures[name] for name in COLUMNS["op-kernel"].names if name in columns},
         }
     )
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.core.catalog.breakdown import OP_COLUMNS
+from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.catalog.lookup import rows_of_dimensions
-from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.core.catalog.views import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.core.groups import counts
 from bridge.analyze.tables import activity_columns, range_columns, statistics
 from bridge.analyze.tables.dimensions import (
@@ -134,7 +134,7 @@ def _table(coded: DimensionCodes, present: Flags, columns: Columns) -> pd.DataFr
 
 def by_op(
     attributed: AttributedCapture,
-    columns: Collection[str] = OP_COLUMNS.default[1:],
+    columns: Collection[str] = COLUMNS["op"].default[1:],
     costs: Costs | None = None,
 ) -> pd.DataFrame:
     """Return one row per op.

@@ -12,7 +12,6 @@ from pandas.api.types import is_numeric_dtype
 
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.catalog import VIEWS, View, column_named
-from bridge.analyze.core.catalog.counters import NO_COUNTERS, NO_ENERGY
 from bridge.analyze.core.catalog.lookup import (
     DIRECTED,
     columns_are_chosen,
@@ -20,6 +19,7 @@ from bridge.analyze.core.catalog.lookup import (
     labels_of,
     sorting_columns,
 )
+from bridge.analyze.core.catalog.views import NO_COUNTERS, NO_ENERGY
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.request import METRIC_LIST, TableRequest, chosen
 from bridge.join.attributed import BOTH, AttributedCapture

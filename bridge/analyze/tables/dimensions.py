@@ -19,7 +19,7 @@ from bridge.analyze.core.call_details import (
     input_strides,
     overloads,
 )
-from bridge.analyze.core.catalog.view import GEOMETRY
+from bridge.analyze.core.catalog.views import GEOMETRY
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import texts
 from bridge.analyze.core.names import activity_names, file_names

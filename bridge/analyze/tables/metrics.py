@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.lookup import dimensions_of, rows_of_dimensions
-from bridge.analyze.core.catalog.view import ACTIVITIES, RANGES
+from bridge.analyze.core.catalog.views import ACTIVITIES, RANGES
 from bridge.analyze.core.groups import Floats, counts, sums, texts
 from bridge.analyze.core.names import name_codes
 from bridge.analyze.cost.metrics.values import (

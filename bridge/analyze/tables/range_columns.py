@@ -13,20 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bridge.analyze.core.calltree import outermost, self_times, subtree_sums
-from bridge.analyze.core.catalog.breakdown import (
-    ACTIVITY_COUNTS,
-    BYTE_NAMES,
-    CAUSES,
-    EXPOSED,
-    FLOP_NAMES,
-    FORMULA_NAMES,
-    INTENSITY_NAMES,
-    PEAK_NAMES,
-    RANGE_COLUMNS,
-    TENSOR_CORE_NAMES,
-    statistic_names,
-)
-from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.catalog.column import COLUMNS, statistic_names
 from bridge.analyze.core.groups import counts, ratio, sums
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (
@@ -45,7 +32,7 @@ from bridge.join.attribution import OF_ANOTHER_THREAD
 if TYPE_CHECKING:
     from bridge.analyze.cost.flops import Costs, GroupCosts
 
-KINDS = dict(zip(ACTIVITY_COUNTS, frames.ACTIVITY_KINDS, strict=True))
+KINDS = dict(zip(("kernels", "memcpys", "memsets", "graphs"), frames.ACTIVITY_KINDS, strict=True))
 
 
 @dataclass(frozen=True)
@@ -70,8 +57,8 @@ class Groups:
     costs: Costs | None = None
 
     def columns(self, columns: Collection[str]) -> Columns:
-        """Return the requested columns, in the order of `RANGE_COLUMNS`."""
-        order = (*RANGE_COLUMNS.names, f"gpu_{TIMES}", f"cpu_{TIMES}", *statistics.NAMES)
+        """Return the requested columns, in the order of the catalogue."""
+        order = (*COLUMNS["ranges"].names, f"gpu_{TIMES}", f"cpu_{TIMES}", *statistics.NAMES)
         return computed(self, FIGURES, order, columns)
 
     @cached_property
@@ -298,14 +285,16 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     (statistics.CALLS_OF,): _call_ranges,
     (statistics.FIRST, statistics.LAST, statistics.UNION): _gpu_intervals,
     ("adopted_ns",): _adopted,
-    CAUSES: _causes,
-    EXPOSED: _communication,
-    TENSOR_CORE_NAMES: _tensor_cores,
-    COUNTER_NAMES: _counters,
-    ENERGY_NAMES: _energy,
-    FLOP_NAMES: lambda groups: groups.group_costs.computed(),
-    BYTE_NAMES: lambda groups: groups.group_costs.moved(),
-    INTENSITY_NAMES: lambda groups: groups.group_costs.intensity(),
-    PEAK_NAMES: lambda groups: groups.group_costs.shares(),
-    FORMULA_NAMES: lambda groups: groups.group_costs.formulas(),
+    ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns", "bound"): _causes,
+    ("communication_ns", "exposed_ns"): _communication,
+    COLUMNS["@tensor-cores"].names: _tensor_cores,
+    COLUMNS["@counters"].names: _counters,
+    COLUMNS["@energy"].names: _energy,
+    ("flop", "flop_once", "counted_ns", "tflop_per_s", "uncounted"): lambda groups: (
+        groups.group_costs.computed()
+    ),
+    ("moved_bytes", "gb_per_s"): lambda groups: groups.group_costs.moved(),
+    ("intensity",): lambda groups: groups.group_costs.intensity(),
+    ("peak_share", "bandwidth_share"): lambda groups: groups.group_costs.shares(),
+    ("formula",): lambda groups: groups.group_costs.formulas(),
 }

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from bridge.analyze.core.catalog import VIEWS, column_named
-from bridge.analyze.core.catalog.breakdown import COST_NAMES
-from bridge.analyze.core.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import (
     DIRECTED,
@@ -19,8 +18,7 @@ from bridge.analyze.core.catalog.lookup import (
     labels_of,
     sorting_columns,
 )
-from bridge.analyze.core.catalog.ranges import STEP_COSTS
-from bridge.analyze.core.catalog.view import GEOMETRY
+from bridge.analyze.core.catalog.views import GEOMETRY
 from bridge.knowledge.suggestions import unknown_name
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ BOTH = "both"
 DEFAULT, ALL, FLOPS = "default", "all", "flops"
 COLUMN_LIST = "--columns list"
 METRIC_LIST = "list"  # among metrics: the table of those that were measured
-STEP_COST_NAMES = tuple(column.name for column in STEP_COSTS)
 # Flags of a single table, with that table and the columns of a capture that importers read for the flag.
 FLAGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "inclusive": ("op-kernel", ()),
@@ -143,17 +140,19 @@ class TableRequest:
     @property
     def needs_costs(self) -> bool:
         """Whether a requested column is computed from FLOPs or bytes of calls."""
-        return not self._requested(ALL).isdisjoint((*COST_NAMES, *STEP_COST_NAMES))
+        return not self._requested(ALL).isdisjoint(
+            (*COLUMNS["@costs"].names, *COLUMNS["@step-costs"].names)
+        )
 
     @property
     def asks_for_counters(self) -> bool:
         """Whether a column of hardware counters is requested by name, or by a set of them."""
-        return not self._requested().isdisjoint(COUNTER_NAMES)
+        return not self._requested().isdisjoint(COLUMNS["@counters"].names)
 
     @property
     def asks_for_energy(self) -> bool:
         """Whether a column of energy is requested by name."""
-        return not self._requested().isdisjoint(ENERGY_NAMES)
+        return not self._requested().isdisjoint(COLUMNS["@energy"].names)
 
     def _requested(self, *every: str) -> set[str]:
         """Return the columns that are requested by name or in a set; ``every`` are words for all that can be chosen."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bridge.analyze.core.catalog.breakdown import QUANTILES
+from bridge.analyze.core.catalog.column import QUANTILES
 from bridge.analyze.core.groups import (
     counts,
     highest,

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bridge.knowledge.package import data_file
 from bridge.knowledge.suggestions import unknown_name
 
 # -- GPUs
@@ -117,7 +117,7 @@ class Catalogue:
 def catalogue() -> Catalogue:
     """Return the built-in GPUs, after those of $BRIDGE_GPUS. Raises ValueError for a bad file."""
     built_in = _parse(
-        files("bridge.knowledge.hardware").joinpath("gpus.toml").read_text(encoding="utf-8"),
+        data_file("bridge.knowledge.hardware", "gpus.toml"),
         "gpus.toml",
     )
     user_file = os.environ.get(USER_FILE_VARIABLE)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from bridge.knowledge.formulas.call import keys
 from bridge.knowledge.formulas.table import formula
 from bridge.knowledge.kernels.rules import NO, PRODUCTS, UNDECIDED, UNKNOWN, Rule, Rules, rules
+from bridge.knowledge.package import data_file
 
 # -- Ops of fused kernels
 
@@ -41,7 +41,7 @@ def source_ops(name: str) -> tuple[str, ...]:
 @cache
 def known_ops() -> frozenset[str]:
     """Return the names of PyTorch's ops."""
-    text = files("bridge.knowledge.kernels").joinpath("ops.txt").read_text(encoding="utf-8")
+    text = data_file("bridge.knowledge.kernels", "ops.txt")
     return frozenset(name for line in text.splitlines() if line[:1] != "#" for name in line.split())
 
 
@@ -175,7 +175,7 @@ def kinds_of(names: Iterable[str], user_rules: Rules | None = None) -> list[Kern
 def built_in_rules() -> Rules:
     """Return the rules of this package."""
     return rules(
-        files("bridge.knowledge.kernels").joinpath("rules.toml").read_text(encoding="utf-8"),
+        data_file("bridge.knowledge.kernels", "rules.toml"),
         limited=False,
     )
 

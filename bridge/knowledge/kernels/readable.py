@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
-from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
 from bridge.knowledge.kernels.demangled import CALL_OPERATOR, Part, Type, canonical, function
+from bridge.knowledge.package import data_file
 
 # -- The rules
 
@@ -58,7 +58,7 @@ class NamingRules:
 @cache
 def naming_rules() -> NamingRules:
     """Return the rules of this package."""
-    text = files("bridge.knowledge.kernels").joinpath("names.toml").read_text(encoding="utf-8")
+    text = data_file("bridge.knowledge.kernels", "names.toml")
     values = tomllib.loads(text)
     of_namespace = [entry for entry in values["library"] if entry["namespace"]]
     owned = [entry[key] for entry in of_namespace for key in ("kernels", "inside") if key in entry]

@@ -10,7 +10,7 @@ import pandas as pd
 from bridge.analyze.core.calltree import subtree_sums
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.lookup import dimensions_of, rows_of
-from bridge.analyze.core.catalog.view import ACTIVITIES, RANGES
+from bridge.analyze.core.catalog.views import ACTIVITIES, RANGES
 from bridge.analyze.core.groups import sums
 from bridge.analyze.tables.build import making
 from bridge.analyze.tables.range_columns import first_slices

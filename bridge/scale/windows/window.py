@@ -15,7 +15,7 @@ import numpy as np
 from bridge.analyze.core.catalog import TABLES, VIEWS
 from bridge.analyze.core.catalog.column import WINDOWS
 from bridge.analyze.core.catalog.lookup import columns_are_chosen, dimensions_of, rows_of
-from bridge.analyze.core.catalog.view import RANGES
+from bridge.analyze.core.catalog.views import RANGES
 from bridge.analyze.run.ranks.members import Ranks
 from bridge.analyze.tables.request import TableRequest
 from bridge.importers.column_files import size_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from bridge.analyze.core.catalog import breakdown, commands, counters, devices, host, ranges
 from bridge.analyze.core.catalog.column import (
     BYTES,
+    COLUMNS,
     COUNT,
     ID,
     NAME,
@@ -20,8 +20,7 @@ from bridge.analyze.core.catalog.column import (
     Column,
     TableColumns,
 )
-from bridge.analyze.core.catalog.memory import MEMORY
-from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, RANGES, View
+from bridge.analyze.core.catalog.views import VIEWS, View
 
 __all__ = [
     "ON_HOST",
@@ -34,30 +33,10 @@ __all__ = [
     "describe",
 ]
 
-# The tables that `--by` names; `dimensions` has what else rows can be grouped by.
-VIEWS: Mapping[str, View] = {
-    view.name: view
-    for view in (
-        *breakdown.VIEWS,
-        *ranges.VIEWS,
-        *host.VIEWS,
-        *devices.VIEWS,
-        *counters.VIEWS,
-    )
-}
 ON_HOST = " without activities"  # ends the names of columns to display without work on a GPU
 # The columns of each table: of views, of tables by dimensions, and of other commands.
 TABLES: Mapping[str, TableColumns] = {
-    RANGES: breakdown.RANGE_COLUMNS,
-    RANGES + ON_HOST: breakdown.HOST_COLUMNS,
-    CALLS: breakdown.CALL_COLUMNS,
-    ACTIVITIES: breakdown.ACTIVITY_COLUMNS,
-    **{name: view.columns for name, view in VIEWS.items()},
-    **{name + ON_HOST: view.host for name, view in VIEWS.items() if view.host},
-    "diff": commands.DIFF,
-    "ranks": commands.RANKS,
-    "onednn": commands.ONEDNN,
-    **MEMORY,
+    name: columns for name, columns in COLUMNS.items() if name[0] != "@"
 }
 # Columns of all tables by their names; those of comparisons hold texts.
 _ALL = [c for name, table in TABLES.items() if name != "diff" for c in table.columns]

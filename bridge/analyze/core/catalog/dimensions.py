@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bridge.analyze.core.catalog.host import SOURCE_DETAILS
-from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, GEOMETRY, RANGES
+from bridge.analyze.core.catalog.views import ACTIVITIES, CALLS, GEOMETRY, RANGES, SOURCE_DETAILS
 
 INPUTS = ("json",)  # details of inputs of ops, and of ranks: recordings have them
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from bridge.analyze.core.catalog import ON_HOST, TABLES, VIEWS, TableColumns, column_named
-from bridge.analyze.core.catalog.breakdown import BY_SELF_TIME, BY_TOTAL, WHAT_RAN
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
-from bridge.analyze.core.catalog.host import OF_CAUSES
-from bridge.analyze.core.catalog.view import ACTIVITIES, CALLS, GEOMETRY, RANGES
+from bridge.analyze.core.catalog.views import (
+    ACTIVITIES,
+    BY_SELF_TIME,
+    BY_TOTAL,
+    CALLS,
+    GEOMETRY,
+    OF_CAUSES,
+    RANGES,
+    WHAT_RAN,
+)
 from bridge.knowledge.suggestions import unknown_name
 
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bridge.analyze.core.catalog.counters import METRICS, MHZ, PEAK, SAMPLED
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats
 from bridge.analyze.cost.counters.samples import Sampled, Series, Totals, project, series_of
@@ -15,6 +14,24 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, unions
 from bridge.join.attributed import AttributedCapture
 
+MHZ = "gpc_clock"  # the counter in MHz; all others are in per cent of the most that is possible
+_DATA = ("requests protocol", "requests user", "responses protocol", "responses user")
+# Columns, with the names of nsys for the metric in lower case and without the unit; several that occur add up.
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "sm_active": ("sms active", "sm active"),
+    "tensor_active": ("tensor active",),
+    "dram_read": ("dram read bandwidth", "dram read throughput"),
+    "dram_write": ("dram write bandwidth", "dram write throughput"),
+    "pcie_rx": ("pcie rx throughput",),
+    "pcie_tx": ("pcie tx throughput",),
+    "nvlink_rx": tuple(f"nvlink rx {kind} data" for kind in _DATA),
+    "nvlink_tx": tuple(f"nvlink tx {kind} data" for kind in _DATA),
+    MHZ: ("gpc clock frequency",),
+    "sm_issue": ("sm issue",),
+    "warps_in_flight": ("compute warps in flight",),
+}
+PEAK = "_peak"
+SAMPLED = ("sampled_ns", "sample_share")
 NAME = re.compile(r"(?P<name>[^\[]*?)\s*(?:\[(?P<unit>.*)\])?")
 
 

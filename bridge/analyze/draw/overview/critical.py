@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.analyze.core.catalog.host import CRITICAL
+from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.analyze.run.critical import by_critical
 from bridge.analyze.tables.build import ordered
@@ -25,9 +25,9 @@ def critical_path(attributed: AttributedCapture) -> dict[str, Any] | None:
     events = len(capture.activities) + len(capture.launches)
     if not len(capture.activities) or events > MAX_EVENTS or not Clocks.of(attributed).exact.all():
         return None
-    table = ordered(by_critical(attributed), CRITICAL.sorted_by)
+    table = ordered(by_critical(attributed), VIEWS["critical"].sorted_by)
     rows = table.head(MAX_ROWS)
-    headings = {column.name: column.heading for column in CRITICAL.columns.columns}
+    headings = {column.name: column.heading for column in VIEWS["critical"].columns.columns}
     return {
         "run_ns": table.attrs["run_ns"],
         "headings": [headings[name] for name in SHOWN],

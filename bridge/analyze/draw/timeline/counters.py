@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bridge.analyze.core.catalog.counters import HEADINGS, MHZ
+from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.cost.counters.energy import sampled_energies
-from bridge.analyze.cost.counters.figures import series_of_devices
+from bridge.analyze.cost.counters.figures import MHZ, series_of_devices
 from bridge.analyze.cost.counters.samples import Series
 from bridge.analyze.draw.timeline import parts
 from bridge.analyze.draw.timeline.parts import Curve, Slices, Span
@@ -62,7 +62,7 @@ def _recorded(attributed: AttributedCapture, report: int, span: Callable[[int], 
 
 
 def _name(column: str) -> str:
-    heading = HEADINGS[column][0]
+    heading = COLUMNS["@counters"].by_name[column].heading
     return heading if column == MHZ else f"{heading} (%)"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.core.catalog.breakdown import CAUSES
 from bridge.analyze.core.groups import sums
 from bridge.analyze.run.causes.host_timeline import bound, call_ends, self_times_by_call
 from bridge.analyze.run.causes.starving import idle_times
@@ -15,6 +14,9 @@ from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
+
+# Columns of tables of ranges.
+CAUSES = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns", "bound")
 
 
 def causes(

@@ -20,6 +20,7 @@ from bridge.analyze.run.ranks import Ranks
 from bridge.analyze.tables.build import table
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.errors import ReportError
 from bridge.join.arrays import NONE, Ints
@@ -123,7 +124,7 @@ class Report:
         forward, backward = attributed.directions.forward, attributed.directions.backward
         modules = attributed.modules
         module = attributed.module_of_work
-        module = np.where(module == NONE, NONE, np.append(modules.path, NONE)[module])
+        module = np.where(module == NONE, NONE, lookup(modules.path, module))
         return pd.DataFrame(
             {
                 "launch": attribution.launch,
@@ -133,10 +134,10 @@ class Report:
                 "reason": pd.Categorical.from_codes(attribution.reason, _index(REASONS)),
                 "rule": pd.Categorical.from_codes(attribution.rule, _index(RULES)),
                 "direction": _of_node(attribution.node, backward.astype(np.int64), DIRECTIONS[:2]),
-                "forward": np.append(forward, NONE)[attribution.node],
-                "ambiguous": np.append(attributed.directions.ambiguous, False)[attribution.node],
+                "forward": lookup(forward, attribution.node),
+                "ambiguous": lookup(attributed.directions.ambiguous, attribution.node, False),
                 "module": _of_node(attribution.node, module, modules.paths),
-                "report": self.capture.activities["report"],
+                "report": self.capture.activities.report,
             }
         )
 
@@ -161,7 +162,7 @@ class Report:
     def fitting(self, request: TableRequest) -> TableRequest:
         """Return the request, or that for kernels or copies, as `TableRequest.fitting` does."""
         activities = self.capture.activities
-        kernels = int(frames.is_kind(activities, frames.KERNEL).sum())
+        kernels = int(activities.kind.among(frames.KERNEL).sum())
         return request.fitting(ranges=self.ranges, activities=len(activities), kernels=kernels)
 
     def table(self, request: TableRequest) -> pd.DataFrame:
@@ -488,7 +489,7 @@ def attribution_options(**fields: Unpack[AttributionFields]) -> AttributionOptio
 
 def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:
     """Return a name per activity, by the code of its node."""
-    return pd.Categorical.from_codes(np.append(codes, NONE)[node], _index(names))
+    return pd.Categorical.from_codes(lookup(codes, node), _index(names))
 
 
 def _texts(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import Ints
 from bridge.importers.column_files import Batch, Present, TableFile, damaged, open_tables
 from bridge.importers.query import Query, Value
 from bridge.importers.sqlite_columns import THREADS, Columns, texts_of_numbers
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 Flags = NDArray[np.bool_]
 

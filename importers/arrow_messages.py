@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from bridge.importers.texts import Ints
+from bridge.importers.arrays import Ints
 
 CONTINUATION = b"\xff\xff\xff\xff"
 MAGIC = b"ARROW1\0\0"  # before the stream in Arrow's file format, which has an index behind it

@@ -11,16 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from bridge.importers import frames
-from bridge.importers.frames import MISSING
-from bridge.importers.texts import Ints
-
-NODES = ("parent", "function", "file", "line", "python")
-SAMPLES = ("time", "thread", "process", "chain", "report")
-SOURCES = ("report", "process", "domain", "op", "function", "file", "line")
+from bridge.importers.arrays import MISSING, Flags, Ints, factorize
+from bridge.importers.frames import Names
 
 # -- Frames of Python: `file.py(12): function` of PyTorch, and forms alike
 
@@ -95,7 +89,7 @@ def tree(chain: Ints, depth: Ints, frame: Ints, chains: int) -> Tree:
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         rows = by_level[start:end]
         owner = chain[rows]
-        code, keys = pd.factorize((leaf[owner] + 1) * size + frame[rows])
+        code, keys = factorize((leaf[owner] + 1) * size + frame[rows])
         above, own = np.divmod(keys, size)
         parents.append(above - 1)
         node_frames.append(own)
@@ -104,80 +98,87 @@ def tree(chain: Ints, depth: Ints, frame: Ints, chains: int) -> Tree:
     return Tree(np.concatenate(parents), np.concatenate(node_frames), leaf)
 
 
-def nodes_of(made: Tree, known: Sequence[Frame]) -> pd.DataFrame:
-    """Return the data frame of the nodes of a tree, whose frames are numbers in ``known``."""
-    return node_frame(made.parent, made.frame, known)
-
-
-def node_frame(parent: Ints, code: Ints, known: Sequence[Frame]) -> pd.DataFrame:
-    """Return nodes as a data frame (parent, function, file, line, python); ``code`` is the frame of each."""
-    columns = [
-        frames.names_of([getattr(row, name) for row in known]) for name in ("function", "file")
-    ]
-    function, file = (
-        frames.names(column.codes[code].astype(np.int64), list(column.categories))
-        for column in columns
-    )
-    line = np.array([row.line for row in known], np.int64)[code]
-    python = np.array([row.python for row in known], bool)[code]
-    return pd.DataFrame(
-        {"parent": parent, "function": function, "file": file, "line": line, "python": python}
-    )
-
-
 # -- The call chains of a capture
+
+
+class Nodes(frames.Frame):
+    """Nodes of the tree: the frame of a call stack, and the row of its caller, -1 for the outermost.
+
+    ``function`` is '' if it was not resolved, ``file`` is the module of native code.
+    """
+
+    parent: Ints
+    function: Names
+    file: Names
+    line: Ints
+    python: Flags
+
+
+class Samples(frames.Frame):
+    """Stacks by time; ``chain`` is the innermost node."""
+
+    time: Ints
+    thread: Ints
+    process: Ints
+    chain: Ints
+    report: Ints
+
+
+class Sources(frames.Frame):
+    """Ops whose place in the program is recorded, as ``nvtx_op(source=True)`` does."""
+
+    report: Ints
+    process: Ints
+    domain: Ints
+    op: Names
+    function: Names
+    file: Names
+    line: Ints
+
+
+def nodes_of(parent: Ints, code: Ints, known: Sequence[Frame]) -> Nodes:
+    """Return nodes by their parents and their frames, which are numbers in ``known``."""
+    return Nodes(
+        parent=parent,
+        function=Names.of(row.function for row in known)[code],
+        file=Names.of(row.file for row in known)[code],
+        line=np.array([row.line for row in known], np.int64)[code],
+        python=np.array([row.python for row in known], bool)[code],
+    )
+
+
+def sources_of(report: int, rows: Iterable[tuple[int, int, str, Frame]]) -> Sources:
+    """Return the places of ops: process, domain, op, frame."""
+    listed = list(rows)
+    return Sources(
+        report=np.full(len(listed), report, np.int64),
+        process=np.array([row[0] for row in listed], np.int64),
+        domain=np.array([row[1] for row in listed], np.int64),
+        op=Names.of(row[2] for row in listed),
+        function=Names.of(row[3].function for row in listed),
+        file=Names.of(row[3].file for row in listed),
+        line=np.array([row[3].line for row in listed], np.int64),
+    )
 
 
 def _no_rows() -> Ints:
     return np.empty(0, np.int64)
 
 
-def _no_nodes() -> pd.DataFrame:
-    return node_frame(_no_rows(), _no_rows(), [])
-
-
-def _no_samples() -> pd.DataFrame:
-    return pd.DataFrame({name: _no_rows() for name in SAMPLES})
-
-
-def source_frame(report: int, rows: Iterable[tuple[int, int, str, Frame]] = ()) -> pd.DataFrame:
-    """Return the data frame of ops whose place in the program is recorded: process, domain, op, frame."""
-    listed = list(rows)
-    return pd.DataFrame(
-        {
-            "report": np.full(len(listed), report, np.int64),
-            "process": np.array([row[0] for row in listed], np.int64),
-            "domain": np.array([row[1] for row in listed], np.int64),
-            "op": frames.names_of([row[2] for row in listed]),
-            "function": frames.names_of([row[3].function for row in listed]),
-            "file": frames.names_of([row[3].file for row in listed]),
-            "line": np.array([row[3].line for row in listed], np.int64),
-        }
-    )
-
-
-def _no_sources() -> pd.DataFrame:
-    return source_frame(0)
-
-
 @dataclass(frozen=True)
 class CallChains:
     """Call stacks as they were recorded; empty where none were, or where they were not read.
 
-    ``nodes`` is the tree: ``parent`` (row of the caller, -1 for the outermost), ``function`` ('' if it
-    was not resolved), ``file`` (of native code its module), ``line`` (-1 if unknown), ``python``.
     ``launch``, ``system_call`` and ``range`` hold the innermost node of each API call, system call or
-    range, -1 for none; they are empty where no row has one. ``samples`` are stacks by time: time,
-    thread, process, chain, report. ``sources`` tells where ops are in the program, as
-    ``nvtx_op(source=True)`` recorded it.
+    range, -1 for none; they are empty where no row has one.
     """
 
-    nodes: pd.DataFrame = field(default_factory=_no_nodes)
+    nodes: Nodes = field(default_factory=Nodes)
     launch: Ints = field(default_factory=_no_rows)
     system_call: Ints = field(default_factory=_no_rows)
     range: Ints = field(default_factory=_no_rows)
-    samples: pd.DataFrame = field(default_factory=_no_samples)
-    sources: pd.DataFrame = field(default_factory=_no_sources)
+    samples: Samples = field(default_factory=Samples)
+    sources: Sources = field(default_factory=Sources)
 
     def __bool__(self) -> bool:
         """Return whether anything is known."""
@@ -200,26 +201,26 @@ def concat(
         for kind, name in enumerate(("launch", "system_call", "range"))
     )
     nodes = [
-        part.nodes.assign(parent=_shifted(part.nodes["parent"], start))
+        part.nodes.replace(parent=_shifted(part.nodes.parent, start))
         for part, start in zip(parts, starts, strict=True)
     ]
     samples = [
-        part.samples.assign(
-            chain=_shifted(part.samples["chain"], start), report=part.samples["report"] + report
+        part.samples.replace(
+            chain=_shifted(part.samples.chain, start), report=part.samples.report + report
         )
         for part, start, report in zip(parts, starts, reports, strict=True)
     ]
     sources = [
-        part.sources.assign(report=part.sources["report"] + report)
+        part.sources.replace(report=part.sources.report + report)
         for part, report in zip(parts, reports, strict=True)
     ]
     return CallChains(
-        frames.concat(nodes),
+        Nodes.concat(nodes),
         launch,
         system_call,
         range_,
-        frames.concat(samples),
-        frames.concat(sources),
+        Samples.concat(samples),
+        Sources.concat(sources),
     )
 
 
@@ -233,6 +234,5 @@ def _joined(columns: Sequence[Ints], rows: Sequence[int], starts: Sequence[int])
     return np.concatenate(parts)
 
 
-def _shifted(column: pd.Series | NDArray[np.int64], start: int) -> Ints:
-    values = np.asarray(column)
-    return np.where(values == MISSING, MISSING, values + start)
+def _shifted(column: Ints, start: int) -> Ints:
+    return np.where(column == MISSING, MISSING, column + start)

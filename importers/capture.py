@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import call_chains, frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.call_chains import CallChains
 from bridge.importers.errors import NotAReport, ReportError
 from bridge.importers.ncu.metrics import Metrics
 from bridge.importers.ncu.metrics import concat as concat_metrics
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 # Keys of the metadata: the ranks of each process, and what a range cost it in ns; both by its number as a text.
 PROCESS_RANKS, ANNOTATION_COSTS = "process_ranks", "annotation_costs"
@@ -26,6 +26,9 @@ NSIGHT_COMPUTE = "Nsight Compute"
 UNREAD = "events of a device that are not read"  # their number in `Facts.beside`
 MAX_SPAN_NS = 1 << 62  # 146 years: sums and differences of times fit into 64 bits
 MAX_DISTANCE_NS = 1 << 48  # 3 days, between times of one capture
+
+
+T = TypeVar("T", bound=frames.Records)
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,11 @@ class Facts:
     schema: str = ""
     span: tuple[int, int] = (0, 0)
     warnings: tuple[str, ...] = ()
-    epoch_ns: int = frames.MISSING
+    epoch_ns: int = MISSING
     metadata: Mapping[str, Any] = field(default_factory=dict)
     recordings: tuple[Path, ...] = ()
     beside: Mapping[str, int] = field(default_factory=dict)
-    session_ns: int = frames.MISSING
+    session_ns: int = MISSING
     system_spans: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     path: str = field(default="", compare=False)
 
@@ -74,25 +77,23 @@ class Capture:
 
     source: tuple[str, ...]
     facts: tuple[Facts, ...]
-    ranges: pd.DataFrame
-    launches: pd.DataFrame
-    activities: pd.DataFrame
-    marks: pd.DataFrame
-    threads: pd.DataFrame
-    processes: pd.DataFrame
-    devices: pd.DataFrame
-    graph_nodes: pd.DataFrame = field(default_factory=lambda: frames.frame("graph_nodes", {}))
-    waits: pd.DataFrame = field(default_factory=lambda: frames.frame("waits", {}))
-    cuda_streams: pd.DataFrame = field(default_factory=lambda: frames.frame("cuda_streams", {}))
-    memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
-    overhead: pd.DataFrame = field(default_factory=lambda: frames.frame("overhead", {}))
-    system_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("system_calls", {}))
-    context_switches: pd.DataFrame = field(
-        default_factory=lambda: frames.frame("context_switches", {})
-    )
-    nccl_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("nccl_calls", {}))
-    gpu_metrics: pd.DataFrame = field(default_factory=lambda: frames.frame("gpu_metrics", {}))
-    diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
+    ranges: frames.Ranges
+    launches: frames.Launches
+    activities: frames.Activities
+    marks: frames.Marks
+    threads: frames.Threads
+    processes: frames.Processes
+    devices: frames.Devices
+    graph_nodes: frames.GraphNodes = field(default_factory=frames.GraphNodes)
+    waits: frames.Waits = field(default_factory=frames.Waits)
+    cuda_streams: frames.CudaStreams = field(default_factory=frames.CudaStreams)
+    memory: frames.Memory = field(default_factory=frames.Memory)
+    overhead: frames.Overhead = field(default_factory=frames.Overhead)
+    system_calls: frames.SystemCalls = field(default_factory=frames.SystemCalls)
+    context_switches: frames.ContextSwitches = field(default_factory=frames.ContextSwitches)
+    nccl_calls: frames.NcclCalls = field(default_factory=frames.NcclCalls)
+    gpu_metrics: frames.GpuMetrics = field(default_factory=frames.GpuMetrics)
+    diagnostics: frames.Diagnostics = field(default_factory=frames.Diagnostics)
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)
     chains: CallChains = field(default_factory=CallChains)
@@ -126,15 +127,15 @@ def check_totals(name: str, totals: Iterable[float]) -> None:
         )
 
 
-def check_durations(name: str, tables: Iterable[pd.DataFrame]) -> None:
+def check_durations(name: str, tables: Iterable[frames.Timed]) -> None:
     """Raise NotAReport if the durations of one of some frames add up to more ns than 64 bits hold."""
-    check_totals(name, (total_ns(frames.ints(t, "start"), frames.ints(t, "end")) for t in tables))
+    check_totals(name, (total_ns(t.start, t.end) for t in tables))
 
 
-def timed_frames(capture: Capture) -> list[pd.DataFrame]:
+def timed_frames(capture: Capture) -> list[frames.Timed]:
     """Return the frames of a capture whose rows have a start and an end."""
-    names = ("ranges", "launches", "activities", "waits", "overhead", "system_calls")
-    return [getattr(capture, name) for name in names]
+    on_host = [capture.ranges, capture.launches, capture.overhead, capture.system_calls]
+    return [*on_host, capture.activities, capture.waits]
 
 
 def concat(captures: Sequence[Capture]) -> Capture:
@@ -149,16 +150,16 @@ def concat(captures: Sequence[Capture]) -> Capture:
         raise ReportError("the reports' clocks are centuries apart: load them one by one")
     starts = np.cumsum([0, *(len(capture.source) for capture in captures)])
     texts = np.cumsum([0, *(len(capture.texts) for capture in captures)])
-    tables = {
-        kind: frames.concat(
+    tables: dict[str, Any] = {
+        kind: frame.concat(
             [
                 _shifted(getattr(capture, kind), "report", report)
                 for capture, report in zip(captures, starts, strict=False)
             ]
         )
-        for kind in frames.FRAMES
+        for kind, frame in frames.FRAMES.items()
     }
-    tables["ranges"] = frames.concat(
+    tables["ranges"] = frames.Ranges.concat(
         [
             _shifted(_shifted(capture.ranges, "report", report), "text", text)
             for capture, report, text in zip(captures, starts, texts, strict=False)
@@ -184,5 +185,5 @@ def concat(captures: Sequence[Capture]) -> Capture:
     return result
 
 
-def _shifted(table: pd.DataFrame, column: str, offset: int) -> pd.DataFrame:
-    return table.assign(**{column: frames.ints(table, column) + offset}) if offset else table
+def _shifted(table: T, column: str, offset: int) -> T:
+    return table.replace(**{column: table[column] + offset}) if offset else table

@@ -19,6 +19,7 @@ import numpy as np
 from nanoarrow.ipc import StreamWriter
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import Ints
 from bridge.importers.arrow_messages import (
     TABLE_NAME,
     TRUNCATED,
@@ -33,7 +34,6 @@ from bridge.importers.arrow_messages import (
 )
 from bridge.importers.errors import NotAReport
 from bridge.importers.sqlite_columns import batches
-from bridge.importers.texts import Ints
 
 LOG = logging.getLogger("bridge.importers")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
 
@@ -11,7 +10,9 @@ LEAST_NS = 10_000  # of work in all
 LEAST_SHARE = 0.01  # of the run
 
 
-def is_next_to_nothing(activities: pd.DataFrame, launches: pd.DataFrame, span_ns: int) -> bool:
+def is_next_to_nothing(
+    activities: frames.Activities, launches: frames.Launches, span_ns: int
+) -> bool:
     """Return whether the activities of a file are no work worth a judgement; ``span_ns`` is the length of the capture.
 
     That is less than 1 % of the run, without any kernel or below 10 µs; or no activity at all. The run is the time
@@ -24,19 +25,19 @@ def is_next_to_nothing(activities: pd.DataFrame, launches: pd.DataFrame, span_ns
         return False
     if time >= LEAST_SHARE * run_ns(activities, launches, span_ns):
         return False
-    return time < LEAST_NS or not frames.is_kind(activities, frames.KERNEL, frames.GRAPH).any()
+    return time < LEAST_NS or not activities.kind.among(frames.KERNEL, frames.GRAPH).any()
 
 
-def work_ns(activities: pd.DataFrame) -> int:
+def work_ns(activities: frames.Activities) -> int:
     """Return the sum of the durations of activities; one that ends before it starts has none."""
-    length = frames.ints(activities, "end") - frames.ints(activities, "start")
+    length = activities.end - activities.start
     return int(np.maximum(length, 0).sum())
 
 
-def run_ns(activities: pd.DataFrame, launches: pd.DataFrame, span_ns: int) -> int:
+def run_ns(activities: frames.Activities, launches: frames.Launches, span_ns: int) -> int:
     """Return the time from the first API call or activity to the last; without API calls ``span_ns``."""
     if not len(launches):
         return span_ns
     tables = [table for table in (activities, launches) if len(table)]
-    first = min(int(frames.ints(table, "start").min()) for table in tables)
-    return max(int(frames.ints(table, "end").max()) for table in tables) - first
+    first = min(int(table.start.min()) for table in tables)
+    return max(int(table.end.max()) for table in tables) - first

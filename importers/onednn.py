@@ -11,8 +11,9 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
-from bridge.importers import frames
+from bridge.importers.arrays import Ints
 from bridge.importers.errors import NotAReport, NothingRecorded
+from bridge.importers.frames import Frame, Names
 
 # -- The fields of a line: by the template in the log, or those of versions without templates
 
@@ -62,19 +63,39 @@ LINE = re.compile(
 INFO = "info"
 MATCH_COLUMNS = ("component", "operation", "fields")
 TEMPLATE = r"^(?:prim_)?template:(.*)$"
-FIELDS = (
-    *("component", "operation", "engine", "primitive", "implementation", "prop_kind"),
-    *("memory_descriptors", "attributes", "auxiliary", "problem_desc"),
-)
 MAX_MS = 1e8  # a day; sums fit into 64 bits
 
 LineKind = tuple[str, str, int]  # component, template in effect, number of commas
 
 
-class Piece(NamedTuple):
-    """The events of a part of a log (`FIELDS` and duration_ns), invalid lines, and information."""
+class Events(Frame):
+    """Executions and creations of primitives.
 
-    events: pd.DataFrame
+    ``component`` is "primitive", or "graph" of a partition, whose primitives have rows as well;
+    ``operation`` is "exec", "create:cache_miss" …; the others are the fields of oneDNN's template,
+    '' where the version has no such field.
+    """
+
+    component: Names
+    operation: Names
+    engine: Names
+    primitive: Names
+    implementation: Names
+    prop_kind: Names
+    memory_descriptors: Names
+    attributes: Names
+    auxiliary: Names
+    problem_desc: Names
+    duration_ns: Ints
+
+
+FIELDS = tuple(Events.types)[:-1]
+
+
+class Piece(NamedTuple):
+    """The events of a part of a log, invalid lines, and information."""
+
+    events: Events
     unread: list[str]
     info: Sequence[str]
 
@@ -103,7 +124,7 @@ def _piece(lines: pd.DataFrame, last: dict[str, str]) -> Piece:
     unread = [line for _, invalid in parts for line in invalid]
     fields = lines["fields"][is_info]
     info = list(dict.fromkeys(fields[~fields.str.match(TEMPLATE)]))
-    return Piece(frames.concat([_no_events(), *(events for events, _ in parts)]), unread, info)
+    return Piece(Events.concat([Events(), *(events for events, _ in parts)]), unread, info)
 
 
 def _templates(
@@ -124,12 +145,12 @@ def _templates(
     return result
 
 
-def _events(kind: LineKind, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _events(kind: LineKind, rows: pd.DataFrame) -> tuple[Events, list[str]]:
     """Return the events of lines of one kind, and the lines that hold no event."""
     component, template, commas = kind
     fields = layout(template, commas + 1)
     if fields is None:
-        return _no_events(), rows["fields"].tolist()
+        return Events(), rows["fields"].tolist()
     cells = ",".join(rows["fields"]).split(",")  # the same number per line
     columns = {name: cells[at :: len(fields)] for at, name in enumerate(fields)}
     time = pd.to_numeric(pd.Series(columns[TIME], index=rows.index), errors="coerce")
@@ -139,18 +160,14 @@ def _events(kind: LineKind, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]
         "component": [component] * len(rows),
         "operation": rows["operation"].tolist(),
     }
-    return _table(named, time)[is_valid.to_numpy()], rows["fields"][~is_valid].tolist()
+    return _table(named, time).take(is_valid.to_numpy()), rows["fields"][~is_valid].tolist()
 
 
-def _table(named: dict[str, list[str]], time: pd.Series) -> pd.DataFrame:
+def _table(named: dict[str, list[str]], time: pd.Series) -> Events:
     nothing = [""] * len(time)
-    columns = {name: frames.names_of(named.get(name, nothing)) for name in FIELDS}
+    columns = {name: Names.of(named.get(name, nothing)) for name in FIELDS}
     ns = (time.fillna(0).clip(0, MAX_MS) * 1e6).round().to_numpy(np.int64)
-    return pd.DataFrame({**columns, "duration_ns": ns})
-
-
-def _no_events() -> pd.DataFrame:
-    return _table({}, pd.Series(dtype=float))
+    return Events(columns, duration_ns=ns)
 
 
 # -- Logs
@@ -166,15 +183,12 @@ NO_LINES = (
 class Log:
     """A log of oneDNN.
 
-    ``events``: a row per execution or creation, in no particular order. Columns are ``component``
-    ("primitive", or "graph" of a partition, whose primitives have rows as well), ``operation``
-    ("exec", "create:cache_miss" …), the fields under the names of oneDNN's template ('' where the
-    version has no such field), and ``duration_ns`` (int64). ``unread`` are lines that should be
-    events but are invalid; ``info`` are lines about the library and the machine.
+    ``events`` are in no particular order. ``unread`` are lines that should be events but are invalid;
+    ``info`` are lines about the library and the machine.
     """
 
     source: tuple[str, ...]
-    events: pd.DataFrame
+    events: Events
     unread: tuple[str, ...]
     info: tuple[str, ...]
 
@@ -184,7 +198,7 @@ def load(*paths: Path) -> Log:
     logs = [_load(path) for path in paths]
     return Log(
         tuple(path.name for path in paths),
-        frames.concat([log.events for log in logs]),
+        Events.concat([log.events for log in logs]),
         tuple(line for log in logs for line in log.unread),
         tuple(dict.fromkeys(line for log in logs for line in log.info)),
     )
@@ -207,7 +221,7 @@ def _load(path: Path) -> Log:
 def _joined(name: str, parts: list[Piece]) -> Log:
     return Log(
         (name,),
-        frames.concat([piece.events for piece in parts]),
+        Events.concat([piece.events for piece in parts]),
         tuple(line for piece in parts for line in piece.unread),
         tuple(dict.fromkeys(line for piece in parts for line in piece.info)),
     )

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.frames import MISSING
-from bridge.importers.texts import WORD, Bytes, Ints, Texts
+from bridge.importers.arrays import MISSING, Ints
+from bridge.importers.texts import WORD, Bytes, Texts
 
 SEQ, OP_ID, SIZES, INPUT_OP_IDS = b", seq = ", b", op_id = ", b", sizes = ", b", input_op_ids = "
 KEYS = (SEQ, OP_ID, SIZES, INPUT_OP_IDS)

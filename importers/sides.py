@@ -30,7 +30,7 @@ def select_side(capture: Capture, side: str) -> Capture:
     """Return the rows of one side of a capture. Raises NothingRecorded if it has none."""
     if not side:
         return capture
-    empty = {kind: frames.frame(kind, {}) for kind in LEFT_OUT[side]}
+    empty = {kind: frames.FRAMES[kind]() for kind in LEFT_OUT[side]}
     parts = (
         {"metrics": Metrics()}
         if side == HOST_SIDE

@@ -27,12 +27,13 @@ import numpy as np
 from nanoarrow.c_array import allocate_c_array
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import Ints
 from bridge.importers.errors import NotAReport
 from bridge.importers.query import Query
 from bridge.importers.sqlite_file import PageFile, Unreadable
 from bridge.importers.sqlite_pages import StoredTable, TablePages, TablesReader, pages_of
 from bridge.importers.sqlite_sources import Source, Sources, quoted
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 LOG = logging.getLogger("bridge.importers")
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.texts import Ints
+from bridge.importers.arrays import Ints
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]

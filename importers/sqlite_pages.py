@@ -16,8 +16,8 @@ from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from bridge.importers.arrays import Ints, factorize
 from bridge.importers.query import Value
 from bridge.importers.sqlite_file import (
     UTF8,
@@ -31,7 +31,7 @@ from bridge.importers.sqlite_file import (
     require,
     words_of,
 )
-from bridge.importers.texts import MIX, Ints, Texts
+from bridge.importers.texts import MIX, Texts
 
 # -- The tree of a table
 
@@ -322,8 +322,7 @@ def _distinct_headers(words: Words, start: Ints, length: Ints) -> tuple[Ints, In
         hashes ^= part
         hashes *= MIX
         hashes ^= hashes >> np.uint64(29)
-    code, distinct = pd.factorize(hashes)
-    code = code.astype(np.int64)
+    code, distinct = factorize(hashes)
     example = np.full(len(distinct), len(start), np.int64)
     np.minimum.at(example, code, np.arange(len(start)))
     require(all((part == part[example][code]).all() for part in parts), "equal hashes")

@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from bridge.importers.arrays import Flags, Ints, factorize
+
 Bytes = NDArray[np.uint8]
 
 PADDING = 32  # positions past the end of a block that `Texts.words` has
@@ -111,7 +111,7 @@ class Texts:
         """
         lengths = self.sizes if lengths is None else lengths
         words = _Words(self.words)
-        codes, firsts = pd.factorize(words.hashes(self.offsets[:-1], lengths))
+        codes, firsts = factorize(words.hashes(self.offsets[:-1], lengths))
         first_row = np.full(len(firsts), len(self), np.int64)
         np.minimum.at(first_row, codes, np.arange(len(codes)))
         first = first_row[codes]
@@ -122,7 +122,7 @@ class Texts:
             texts = self.slices(self.offsets[:-1], self.offsets[:-1] + lengths)
             return unique_names(np.arange(len(self)), texts.decode())
         heads = self.slices(self.offsets[first_row], self.offsets[first_row] + lengths[first_row])
-        return unique_names(codes.astype(np.int64), heads.decode())
+        return unique_names(codes, heads.decode())
 
 
 class _Words:
@@ -148,7 +148,7 @@ class _Words:
             result[rows] = mixed ^ (mixed >> np.uint64(29))
             left, places = left - WORD, places + WORD
 
-    def equal(self, starts: Ints, other_starts: Ints, lengths: Ints) -> NDArray[np.bool_]:
+    def equal(self, starts: Ints, other_starts: Ints, lengths: Ints) -> Flags:
         same = np.ones(len(starts), bool)
         for compared in range(0, int(lengths.max(initial=0)), WORD):
             rows = np.flatnonzero(lengths > compared)

@@ -136,7 +136,7 @@ def names_as_recorded() -> Iterator[None]:
     from bridge.join.attributed import AttributedCapture
 
     with pytest.MonkeyPatch.context() as patch:
-        recorded = property(lambda attributed: attributed.capture.activities["name"])
+        recorded = property(lambda attributed: attributed.capture.activities.name)
         patch.setattr(AttributedCapture, "activity_name", recorded)
         yield
 

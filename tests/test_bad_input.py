@@ -310,7 +310,7 @@ def test_a_table_without_rows_and_row_numbers_is_an_empty_one(folder: Path) -> N
     path = made_reports.small(folder / "report.sqlite")
     columns = "(id INTEGER PRIMARY KEY, value TEXT) WITHOUT ROWID"
     made_reports.changed(path, f"DROP TABLE {STRINGS}", f"CREATE TABLE {STRINGS} {columns}")
-    kernels = importers.load(path).activities.query("kind == 'kernel'")
+    kernels = importers.load(path).activities.to_pandas().query("kind == 'kernel'")
     assert set(kernels["name"]) == {"<unnamed>"}
 
 

@@ -466,7 +466,7 @@ REAL = ("mnist-training", "cloverleaf-no-nvtx", "pytorch-2gpu-before", "cupy-pow
 def test_the_use_of_each_gpu_is_that_of_a_loop(corpus, name):
     report = load(corpus / "nsys" / f"{name}.sqlite")
     work: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for row in report.capture.activities.to_dict("records"):
+    for row in report.capture.activities.to_pandas().to_dict("records"):
         key = (row["report"], row["device"])
         work.setdefault(key, []).append((row["start"], max(row["start"], row["end"])))
     truth = {
@@ -482,11 +482,11 @@ def test_a_gpu_that_runs_work_of_another_step_is_neither_idle_nor_busy(tmp_path:
     """The part of the run is the hull of the steps and of their work; work of other steps is `elsewhere`."""
     part = load(made_reports.report(tmp_path / "r.sqlite", steps=6)).within(steps=(2, 3)).attributed
     gpus = Devices.of_report(part).gpu
-    times = list(zip(gpus, part.capture.activities["start"], part.end, strict=True))
+    times = list(zip(gpus, part.capture.activities.start, part.end, strict=True))
     steps = [
         (row["start"], row["end"])
         for row, listed in zip(
-            part.capture.ranges.to_dict("records"), part.counted_ranges, strict=True
+            part.capture.ranges.to_pandas().to_dict("records"), part.counted_ranges, strict=True
         )
         if listed and row["name"] == "step"
     ]
@@ -539,7 +539,7 @@ def test_mnist_waits_for_data(corpus):
     )
     starts = sorted(
         row["start"]
-        for row in load(path).capture.ranges.to_dict("records")
+        for row in load(path).capture.ranges.to_pandas().to_dict("records")
         if row["name"].startswith("Batch ")
     )
     [iteration] = load(path).summary.iterations

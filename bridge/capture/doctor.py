@@ -169,7 +169,7 @@ def _count_ranges(report: Path, backend: str) -> SelfTest:
     except importers.ReportError as error:
         LOG.debug("the report of the self-test cannot be read", exc_info=True)
         return SelfTest(backend, problem=str(error))
-    return SelfTest(backend, int((ranges["name"] == NAME).sum()))
+    return SelfTest(backend, int(ranges.name.among(NAME).sum()))
 
 
 def _run_nsys(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

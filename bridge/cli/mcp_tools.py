@@ -73,7 +73,7 @@ class Tools:
             "source": capture.source,
             "profiler": [f"{facts.product} {facts.schema}".strip() for facts in capture.facts],
             "run_ns": [run.length_ns for run in runs(opened.attributed)],
-            "gpus": capture.devices["name"].astype(str).tolist(),
+            "gpus": capture.devices.name.tolist(),
             "ranges": opened.ranges,
             "ops": len(opened.attributed.ops),
             "api_calls": len(capture.launches),
@@ -385,7 +385,7 @@ def _why_gap(report: Report, instant: str) -> compact.Document:
         )
     gap = gaps.head(1)
     end = int(gap["start_ns"].iloc[0] + gap["gap_ns"].iloc[0])
-    ended_by = np.flatnonzero(report.attributed.capture.activities["start"].to_numpy() == end)
+    ended_by = np.flatnonzero(report.attributed.capture.activities.start == end)
     shown = gap.assign(start_ns=gap["start_ns"] - began)
     return {
         "gap": shown.to_dict("records")[0],

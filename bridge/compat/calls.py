@@ -167,7 +167,7 @@ def recorded_events(session: Session | None) -> RecordedEvents:
         capture = session.report.capture
     except NothingRecorded:
         return RecordedEvents()
-    threads = zip(capture.threads["thread"].tolist(), capture.threads["name"], strict=True)
+    threads = zip(capture.threads.thread.tolist(), capture.threads.name, strict=True)
     return RecordedEvents(
         tuple(_calls(capture)),
         tuple(sorted(_instants(capture.marks), key=lambda instant: instant.time)),
@@ -244,12 +244,12 @@ def outer_first(call: Call) -> tuple[int, int]:
 def _calls(capture: Any) -> list[Call]:
     ranges = capture.ranges
     texts = capture.texts.decode()
-    names = [texts[row] for row in ranges["text"].tolist()]
+    names = [texts[row] for row in ranges.text.tolist()]
     columns = (
-        *(ranges[c].astype(object) for c in ("domain_name", "category")),
-        (ranges["kind"] == "start_end").tolist(),
+        *(ranges[c] for c in ("domain_name", "category")),
+        ranges.kind.among("start_end").tolist(),
         *(ranges[c].tolist() for c in ("open", "process", "thread", "start", "end", "payload")),
-        _details(ranges["json"]),
+        _details(ranges.json),
     )
     calls = [Call(*row) for row in zip(names, *columns, strict=True)]
     for call in calls:
@@ -271,8 +271,8 @@ def _mark_slices(calls: Sequence[Call]) -> None:
 
 def _details(column: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the details of each row; each distinct text is parsed once."""
-    objects = [_json_object(text) for text in column.cat.categories]
-    return (objects[code] if code >= 0 else {} for code in column.cat.codes.tolist())
+    objects = [_json_object(text) for text in column.texts]
+    return (objects[code] if code >= 0 else {} for code in column.compact.tolist())
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -282,11 +282,11 @@ def _json_object(text: str) -> dict[str, Any]:
 
 def _activities(table: Any) -> Iterator[Activity]:
     columns = (table[c].tolist() for c in ("device", "stream", "start", "end"))
-    return map(Activity._make, zip(table["name"].astype(object), *columns, strict=True))
+    return map(Activity._make, zip(table.name, *columns, strict=True))
 
 
 def _instants(marks: Any) -> Iterator[Instant]:
-    columns = (marks[c].astype(object) for c in ("name", "domain_name", "category", "json"))
+    columns = (marks[c] for c in ("name", "domain_name", "category", "json"))
     numbers = (marks[c].tolist() for c in ("thread", "time", "payload"))
     for name, domain, category, text, thread, time, payload in zip(*columns, *numbers, strict=True):
         is_counter = name.startswith(COUNTER)

@@ -101,7 +101,7 @@ class _Waiting:
 
     @classmethod
     def of(cls, capture: Capture, attribution: Attribution, launches: Launches) -> _Waiting:
-        range_keys = [frames.ints(capture.ranges, c) for c in ("report", "process")]
+        range_keys = [capture.ranges.report, capture.ranges.process]
         codes = key_codes(range_keys, (launches.report, launches.process))
         return cls(capture, attribution, launches, *codes)
 
@@ -116,10 +116,8 @@ class _Waiting:
     def _has_name(self, key: str, report: Ints, number: Ints) -> Flags:
         """Return whether each thread, or process, is one with a name of autograd's."""
         threads = self.capture.threads
-        names = threads["name"].cat.categories
-        is_name = np.array([*(bool(AUTOGRAD.search(name)) for name in names), False], bool)
-        rows = np.flatnonzero(is_name[frames.codes(threads["name"])])
-        keys = [frames.ints(threads, c)[rows] for c in ("report", key)]
+        rows = np.flatnonzero(threads.name.matching(AUTOGRAD.search))
+        keys = [threads[c][rows] for c in ("report", key)]
         of_rows, of_threads = key_codes((report, number), keys)
         result: Flags = np.isin(of_rows, of_threads)
         return result
@@ -133,7 +131,7 @@ class _Waiting:
         edges = run_edges(nesting.stack)
         first_range = nesting.range[edges[:-1]]
         process = self.range_process[first_range]
-        place = (frames.ints(self.capture.ranges, c)[first_range] for c in ("report", "thread"))
+        place = self.capture.ranges.report[first_range], self.capture.ranges.thread[first_range]
         may_wait = ~self._has_name("thread", *place) & np.isin(process, self.call_process[call])
         for n in np.flatnonzero(may_wait).tolist():  # one iteration per stack
             stack = nesting.stack[edges[n]]
@@ -150,13 +148,13 @@ class _Waiting:
         """Return whether each node, or a node around it, has a label that matches."""
         nesting = self.attribution.nesting
         distinct, place = np.unique(nodes, return_inverse=True)
-        name = self.capture.ranges["name"]
-        code, is_match = frames.codes(name), np.zeros(len(distinct), bool)
+        name = self.capture.ranges.name
+        code, is_match = name.codes, np.zeros(len(distinct), bool)
         current = distinct.copy()
         pending = np.arange(len(distinct))
         while len(pending):
             codes, back = np.unique(code[nesting.range[current[pending]]], return_inverse=True)
-            labels = (parse(text) for text in name.cat.categories[codes])
+            labels = (parse(name.texts[code]) for code in codes.tolist())
             is_match[pending] |= np.array([matches(label) for label in labels], bool)[back]
             current[pending] = nesting.parent[current[pending]]
             pending = pending[(current[pending] != NONE) & ~is_match[pending]]
@@ -178,7 +176,7 @@ def _by_pattern(waiting: _Waiting, call: Ints, *, is_window: bool) -> Callers:
     process = launches.process[call] >> PID_SHIFT & frames.ID_BITS
     is_first = launches.thread[call] & frames.ID_BITS == process  # thread of its process
     call = call[~is_first & ~waiting.has_autograd(call)]
-    names = "\n".join(waiting.capture.ranges["name"].cat.categories) if len(call) else ""
+    names = "\n".join(waiting.capture.ranges.name.texts) if len(call) else ""
     if not MAY_BE_BACKWARD.search(names):
         return waiting.callers(call[:0])
     callers = waiting.callers(call)
@@ -203,7 +201,7 @@ def _in_backward(waiting: _Waiting, callers: Callers) -> Flags:
 def _computing(waiting: _Waiting) -> Ints:
     """Return the stacks that launch kernels or graphs."""
     activities, launch = waiting.capture.activities, waiting.attribution.launch
-    computes = frames.is_kind(activities, frames.KERNEL) | frames.is_kind(activities, frames.GRAPH)
+    computes = activities.kind.among(frames.KERNEL) | activities.kind.among(frames.GRAPH)
     result: Ints = np.unique(waiting.attribution.stack[launch[computes & (launch != NONE)]])
     return result
 
@@ -259,7 +257,7 @@ def with_guesses(attribution: Attribution, capture: Capture, launches: Launches)
     several threads qualify, nothing is assigned. Ranges in which nothing is launched do not change.
     """
     nesting = attribution.nesting
-    range_keys = [frames.ints(capture.ranges, c) for c in ("report", "process")]
+    range_keys = [capture.ranges.report, capture.ranges.process]
     range_process, call_process = key_codes(range_keys, (launches.report, launches.process))
     threads = _threads(attribution, range_process, launches)
     roots = threads.working(np.flatnonzero(nesting.parent == NONE))

@@ -8,11 +8,11 @@ from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import factorize, lookup
 from bridge.importers.capture import MAX_SPAN_NS, Capture, check_totals, total_ns
-from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
+from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT, Names
 from bridge.join.adoption import with_autograd_work, with_guesses
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attribution import (
@@ -96,7 +96,7 @@ class RowSelection:
 
 def _check_steps(capture: Capture, wanted: str | None) -> None:
     """Refuse a name of steps that no range has."""
-    names = list(capture.ranges["name"].cat.categories)
+    names = list(capture.ranges.name.texts)
     if wanted is not None and not chosen_names(names, wanted).any():
         shown_by = "bridge report REPORT --by range --names raw"  # ops lack the numbers of families
         raise ValueError(unknown_name("range", wanted, names, shown_by))
@@ -107,28 +107,21 @@ def op_names(capture: Capture, rules: Sequence[Rule]) -> tuple[Sequence[str], In
 
     ``rules`` come before built-in rules.
     """
-    column = capture.ranges["name"]
-    codes, names = pd.factorize(np.array(ops_of(list(column.cat.categories), rules), object))
-    return list(names), _through(codes, frames.codes(column))
+    column = capture.ranges.name
+    ops = Names.of(ops_of(column.texts, rules))
+    return ops.texts, lookup(ops.codes, column.codes)
 
 
 def raw_names(capture: Capture) -> tuple[Sequence[str], Ints]:
     """Return the distinct texts, with ``domain:`` before them, and each range's code into them."""
     text, texts = capture.texts.factorize()
-    domain = capture.ranges["domain_name"]
-    domains = list(domain.cat.categories)
-    text = _through(text, frames.ints(capture.ranges, "text"))
-    codes, distinct = pd.factorize(text * max(1, len(domains)) + frames.codes(domain))
-    pairs = [divmod(pair, max(1, len(domains))) for pair in distinct.tolist()]
-    named, names = pd.factorize(
-        np.array([with_domain_prefix(domains[d], texts[t]) for t, d in pairs], object)
-    )
-    return list(names), _through(named, codes)
-
-
-def _through(values: Ints, codes: Ints) -> Ints:
-    """Return ``values[codes]``, NONE where a code is NONE."""
-    return np.append(values, NONE)[codes].astype(np.int64)
+    domain = capture.ranges.domain_name
+    domains = max(1, len(domain.texts))
+    text = lookup(text, capture.ranges.text)
+    codes, distinct = factorize(text * domains + domain.codes)
+    pairs = [divmod(pair, domains) for pair in distinct.tolist()]
+    named = Names.of(with_domain_prefix(domain.texts[d], texts[t]) for t, d in pairs)
+    return named.texts, named.codes[codes]
 
 
 # -- The attributed capture
@@ -253,16 +246,16 @@ class AttributedCapture:
     def duration(self) -> Ints:
         """Duration of each activity in ns; 0 if its times are invalid."""
         activities = self.capture.activities
-        length = frames.ints(activities, "end") - frames.ints(activities, "start")
+        length = activities.end - activities.start
         return np.where(self.attribution.reason == INVALID_TIME, 0, length)
 
     @property
     def end(self) -> Ints:
         """End of each activity in ns; its start if its times are invalid."""
-        return frames.ints(self.capture.activities, "start") + self.duration
+        return self.capture.activities.start + self.duration
 
     @cached_property
-    def activity_name(self) -> pd.Series:
+    def activity_name(self) -> Names:
         """The readable name of every activity, a categorical."""
         return readable_activities(self.capture.activities)
 
@@ -276,7 +269,7 @@ class AttributedCapture:
         """The owner of each node's work: the first node of its forward range, or else itself."""
         forward, nesting = self.directions.forward, self.attribution.nesting
         first = nesting.first_nodes(len(self.capture.ranges))
-        return np.where(forward == NONE, np.arange(len(nesting)), np.append(first, NONE)[forward])
+        return np.where(forward == NONE, np.arange(len(nesting)), lookup(first, forward))
 
     @cached_property
     def hierarchy(self) -> Nesting:
@@ -325,7 +318,7 @@ class AttributedCapture:
         """
         modules = self.modules
         of_forward = modules.nearest[self.forward_or_own_node]
-        is_marked = np.append(modules.marked, False)[of_forward]
+        is_marked = lookup(modules.marked, of_forward, False)
         return np.where(is_marked, of_forward, modules.nearest)
 
     @cached_property
@@ -373,11 +366,11 @@ class AttributedCapture:
         """
         whole = self.unselected or self  # a window cuts the work of `capture`
         activities, launch = whole.capture.activities, self.attribution.launch
-        start = frames.ints(activities, "start")
-        issued: Ints = np.append(frames.ints(self.capture.launches, "start"), 0)[launch]
+        start = activities.start
+        issued: Ints = lookup(self.capture.launches.start, launch, 0)
         if not (launch == NONE).any():  # as in most captures
             return issued
-        home, _ = number_groups(*(frames.ints(activities, c) for c in ("report", "process")))
+        home, _ = number_groups(activities.report, activities.process)
         has_calls = np.zeros(int(home.max()) + 1, bool)
         has_calls[home[launch != NONE]] = True
         return np.where(launch != NONE, issued, np.where(has_calls[home], NEVER_ISSUED, start))
@@ -394,7 +387,7 @@ class AttributedCapture:
 
     def _issued_in(self, steps: Steps) -> Ints:
         activities = self.capture.activities
-        report, process = (frames.ints(activities, c) for c in ("report", "process"))
+        report, process = activities.report, activities.process
         return steps.at(report, process, self.issued)
 
     @cached_property
@@ -432,7 +425,7 @@ class AttributedCapture:
         if self.direction == BOTH:
             return self.accounted
         node, backward = self.attribution.node, self.directions.backward
-        counted: Flags = np.append(backward == (self.direction == BACKWARD), False)[node]
+        counted: Flags = lookup(backward == (self.direction == BACKWARD), node, False)
         return counted & self.accounted
 
     @cached_property
@@ -489,14 +482,14 @@ class AttributedCapture:
     @cached_property
     def launch_node(self) -> Ints:
         """The innermost node open when each API call began, or NONE."""
-        attribution, start = self.attribution, frames.ints(self.capture.launches, "start")
+        attribution, start = self.attribution, self.capture.launches.start
         return attribution.nesting.innermost(attribution.stack, start)
 
     @cached_property
     def wait_node(self) -> Ints:
         """The innermost node open when the API call of each wait began, or NONE."""
-        call = self.calls_of(*(frames.ints(self.capture.waits, c) for c in KEY))
-        node: Ints = np.append(self.launch_node, NONE)[call]
+        call = self.calls_of(*(self.capture.waits[c] for c in KEY))
+        node: Ints = lookup(self.launch_node, call)
         return node
 
     @cached_property
@@ -507,8 +500,7 @@ class AttributedCapture:
     @cached_property
     def activity_op(self) -> Ints:
         """The innermost op of each counted activity, or NONE."""
-        node = self.node
-        return np.where(node == NONE, NONE, np.append(self.node_op, NONE)[node])
+        return lookup(self.node_op, self.node)
 
     @cached_property
     def call(self) -> Ints:
@@ -520,13 +512,12 @@ class AttributedCapture:
         rows = np.flatnonzero(self.listed_ranges)
         call = np.full(len(ranges), NONE)
         call[rows] = np.arange(len(rows))
-        payload = frames.ints(ranges, "payload")[rows]
+        payload = ranges.payload[rows]
         sliced = rows[payload >> CALL_ID_SHIFT == CALL_ID]
         if len(sliced):
-            keys = ranges[["report", "process", "domain", "payload"]].iloc[sliced]
-            codes = keys.groupby([*keys], sort=False).ngroup().to_numpy()
-            call[sliced] = codes + len(rows)
-        call[rows] = pd.factorize(call[rows])[0]
+            keys = ranges.report, ranges.process, ranges.domain, ranges.payload
+            call[sliced] = frames.key_codes([key[sliced] for key in keys])[0] + len(rows)
+        call[rows] = factorize(call[rows])[0]
         return call
 
     @cached_property
@@ -537,12 +528,12 @@ class AttributedCapture:
 
 def _cut(capture: Capture, window: RowSelection) -> Capture:
     """Return the capture with the work of the window cut where that begins and ends."""
-    report, start, end = (frames.ints(capture.activities, c) for c in ("report", "start", "end"))
+    report, start, end = capture.activities.report, capture.activities.start, capture.activities.end
     rows = np.flatnonzero(window.activities & (start <= end))
     cut = start.copy(), end.copy()
     cut[0][rows] = np.maximum(start[rows], window.start[report[rows]])
     cut[1][rows] = np.minimum(end[rows], window.end[report[rows]])
-    return replace(capture, activities=capture.activities.assign(start=cut[0], end=cut[1]))
+    return replace(capture, activities=capture.activities.replace(start=cut[0], end=cut[1]))
 
 
 def once(
@@ -568,17 +559,17 @@ def once(
 
 def _creations(capture: Capture) -> Ints:
     """Return the row of the event that created the graph node of each activity, or NONE."""
-    node = frames.ints(capture.activities, "graph_node")
+    node = capture.activities.graph_node
     if not len(capture.graph_nodes):
         return np.full(len(node), NONE)
-    report_of, process = (frames.ints(capture.activities, c) for c in ("report", "process"))
+    report_of, process = capture.activities.report, capture.activities.process
     return creation_of(report_of, process, node, _filled(NodeEvents, capture.graph_nodes))
 
 
-def _filled(kind: type[T], table: pd.DataFrame, **values: Flags | Ints) -> T:
+def _filled(kind: type[T], table: frames.Records, **values: Flags | Ints) -> T:
     """Return a ``kind`` with the fields ``values`` and columns of ``table`` of the same names."""
     names = [field.name for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]
-    return kind(**{name: frames.ints(table, name) for name in names}, **values)
+    return kind(**{name: table[name] for name in names}, **values)
 
 
 # -- Readable names of activities
@@ -594,37 +585,38 @@ def _check_delays(capture: Capture, launch: Ints) -> None:
         return
     rows = np.flatnonzero(launch != NONE)
     called, began = (
-        frames.ints(capture.launches, "start")[launch[rows]],
-        frames.ints(capture.activities, "start")[rows],
+        capture.launches.start[launch[rows]],
+        capture.activities.start[rows],
     )
     check_totals(", ".join(capture.source), [total_ns(called, began), total_ns(began, called)])
 
 
-def readable_activities(activities: pd.DataFrame) -> pd.Series:
-    """Return a readable name per activity, as a categorical.
+def readable_activities(activities: frames.Activities) -> Names:
+    """Return a readable name per activity.
 
     Every pair of a short and a demangled name is looked at once.
     """
-    short, full = activities["name"], activities["full_name"]
-    shorts, fulls = ([*map(str, column.cat.categories), ""] for column in (short, full))
+    short, full = activities.name, activities.full_name
+    shorts, fulls = ([*column.texts, ""] for column in (short, full))
     other = len(fulls)  # stands for the demangled name of an activity that is no kernel
-    pair = np.where(frames.is_kind(activities, frames.KERNEL), full.array.codes, other - 1)
-    pair = (pair.astype(np.int64) + 1) * len(shorts) + short.array.codes + 1
+    pair = np.where(activities.kind.among(frames.KERNEL), full.codes, other - 1)
+    pair = (pair + 1) * len(shorts) + short.codes + 1
     pair_number, distinct = _numbered(pair, (other + 1) * len(shorts))
     of_full, of_short = (codes - 1 for codes in np.divmod(distinct, len(shorts)))
     is_kernel = of_full < other - 1
     names = np.array([shorts[code] for code in of_short.tolist()], dtype=object)
     kernels = zip(of_short[is_kernel].tolist(), of_full[is_kernel].tolist(), strict=True)
     names[is_kernel] = readable_names((shorts[s], fulls[f]) for s, f in kernels)
-    code, categories = pd.factorize(names)
+    readable = Names.of(names.tolist())
+    code = readable.codes
     code[(of_short == NONE) & (~is_kernel | (of_full == NONE))] = NONE
-    return pd.Series(frames.names(code[pair_number], list(categories)))
+    return Names(code[pair_number], readable.texts)
 
 
 def _numbered(values: Ints, size: int) -> tuple[Ints, Ints]:
     """Return the number of each value, and the distinct values; all are below ``size``."""
     if size > MAX_TABLE:
-        return pd.factorize(values)
+        return factorize(values)
     is_used = np.zeros(size, bool)
     is_used[values] = True
     distinct = np.flatnonzero(is_used)

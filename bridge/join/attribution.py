@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import factorize, lookup
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
@@ -35,7 +35,7 @@ def launch_of(process: Ints, correlation: Ints, calls: tuple[Ints, Ints, Ints]) 
     the earliest counts, which is the outermost. Ids of 0 and below mean no call.
     """
     call_process, ids, starts = calls
-    codes, distinct = pd.factorize(np.concatenate((process, call_process)))
+    codes, distinct = factorize(np.concatenate((process, call_process)))
     process, call_process = codes[: len(process)], codes[len(process) :]
     if not len(ids) or not len(correlation):
         return np.full(len(process), NONE)
@@ -237,7 +237,7 @@ def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
 
 def _values_at(values: Ints, rows: Ints) -> Ints:
     """Return ``values[rows]``, NONE where a row is NONE."""
-    return np.where(rows == NONE, NONE, np.append(values, NONE)[rows])
+    return np.where(rows == NONE, NONE, lookup(values, rows))
 
 
 # -- Where a node of a CUDA graph was captured: the call that created it, or the node that it copies

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.range_texts import SEQ, numbers
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
@@ -41,21 +41,19 @@ class Directions:
     @classmethod
     def of(cls, capture: Capture, nesting: Nesting) -> Directions:
         """Find directions by name and by nesting, and forward ranges by sequence number."""
-        names = list(capture.ranges["name"].cat.categories)
-        code = frames.codes(capture.ranges["name"])
         named = _named(capture)
         backward = named_backward(capture, nesting)
         first = nesting.first_nodes(len(named))
-        ranges = np.where(first == NONE, named, np.append(backward, False)[first])
+        ranges = np.where(first == NONE, named, lookup(backward, first, False))
         link, ambiguous = _links(capture, first, ranges)
-        engine = np.array([name.startswith(ENGINE) for name in names], bool)[code[nesting.range]]
+        engine = capture.ranges.name[nesting.range].matching(lambda name: name.startswith(ENGINE))
         link, ambiguous = _with_engine_ranges(
             nesting, engine, link[nesting.range], ambiguous[nesting.range]
         )
         nearest = inherited(nesting, np.where(link == NONE, NONE, np.arange(len(link))))
         has_forward = (nearest != NONE) & backward
-        forward = np.where(has_forward, np.append(link, NONE)[nearest], NONE)
-        return cls(backward, forward, has_forward & np.append(ambiguous, False)[nearest], ranges)
+        forward = np.where(has_forward, lookup(link, nearest), NONE)
+        return cls(backward, forward, has_forward & lookup(ambiguous, nearest, False), ranges)
 
 
 def named_backward(capture: Capture, nesting: Nesting) -> Flags:
@@ -66,26 +64,20 @@ def named_backward(capture: Capture, nesting: Nesting) -> Flags:
 
 
 def _named(capture: Capture) -> Flags:
-    names = capture.ranges["name"]
-    result: Flags = np.array([parse(name).backward for name in names.cat.categories], bool)[
-        frames.codes(names)
-    ]
-    return result
+    return capture.ranges.name.matching(lambda name: parse(name).backward)
 
 
 def _links(capture: Capture, first: Ints, backward: Flags) -> tuple[Ints, Flags]:
     """Return the forward range of each range, and whether several threads had one."""
     forward, ambiguous = np.full(len(first), NONE), np.zeros(len(first), bool)
-    seq = numbers(capture.texts, SEQ)[frames.ints(capture.ranges, "text")]
+    seq = numbers(capture.texts, SEQ)[capture.ranges.text]
     rows = np.flatnonzero((first != NONE) & (seq != NONE))
     if len(rows):
         columns = ("report", "process", "thread", "start", "end")
-        report, process, thread, start, end = (
-            frames.ints(capture.ranges, c)[rows] for c in columns
-        )
+        report, process, thread, start, end = (capture.ranges[c][rows] for c in columns)
         calls = Calls(number_groups(report, process)[0], thread, start, end, seq[rows])
         links = link_calls(calls, backward[rows])
-        forward[rows] = np.append(rows, NONE)[links.forward]
+        forward[rows] = lookup(rows, links.forward)
         ambiguous[rows] = links.ambiguous
     return forward, ambiguous
 
@@ -154,9 +146,7 @@ def link_calls(calls: Calls, backward: Flags) -> Links:
     )
     forward, ambiguous = np.full(len(key), NONE), np.zeros(len(key), bool)
     if len(backward_rows) and len(forward_rows):
-        forward[backward_rows] = np.append(forward_rows, NONE)[
-            _latest(backward_calls, forward_calls)
-        ]
+        forward[backward_rows] = lookup(forward_rows, _latest(backward_calls, forward_calls))
         ambiguous[backward_rows] = _threads_before(backward_calls, forward_calls) > 1
     return Links(forward, ambiguous)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 
 # -- Names that differ in a number
@@ -69,7 +69,7 @@ def _alike(names: Sequence[str]) -> list[Ints]:
     shapes = joined.split(SEPARATOR)
     if len(shapes) != len(names):  # a name holds the separator
         shapes = [NUMBER.sub("0", name) for name in names]
-    shape, _ = pd.factorize(np.array(shapes, object))
+    shape = Names.of(shapes).codes
     rows = order_by(shape)
     edges = run_edges(shape[rows])
     several = np.flatnonzero(np.diff(edges) > 1)

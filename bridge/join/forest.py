@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import factorize, lookup
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, running_maximum, stable_order
 
 Values = TypeVar("Values", Ints, Flags, NDArray[np.float64])
@@ -31,7 +31,7 @@ def sums_above(parent: Ints, values: Ints) -> Ints:
     total = values[inner]
     for rows, ancestors in _rounds(above):
         total[rows] += total[ancestors]
-    result: Ints = values + np.append(total, 0)[around]
+    result: Ints = values + lookup(total, around, 0)
     return result
 
 
@@ -59,13 +59,13 @@ def nearest(parent: Ints, wanted: Flags) -> Ints:
     while len(pending):
         jump[pending] = jump[jump[pending]]
         pending = pending[~is_done[jump[pending]]]
-    of_inner = np.append(inner, NONE)[jump]
+    of_inner = lookup(inner, jump)
     return np.where(wanted, np.arange(len(parent)), of_inner[around])
 
 
 def outermost_above(parent: Ints, wanted: Flags) -> Ints:
     """Return the outermost wanted node, the node itself or one around it, or NONE."""
-    inside = np.append(nearest(parent, wanted), NONE)[parent]
+    inside = lookup(nearest(parent, wanted), parent)
     return nearest(parent, wanted & (inside == NONE))
 
 
@@ -116,7 +116,7 @@ def ancestors(parent: Ints) -> list[Ints]:
     """Return the nodes 1, 2, 4 … levels above each node, NONE where there are fewer."""
     result = [parent]
     while (result[-1] != NONE).any():
-        result.append(np.append(result[-1], NONE)[result[-1]])
+        result.append(lookup(result[-1], result[-1]))
     return result
 
 
@@ -171,20 +171,20 @@ def distinct_paths(parent: Ints, name: Ints) -> tuple[Ints, Ints, Ints]:
         code[rows] = numbers + size
         size += distinct
     names = int(name.max(initial=0)) + 1
-    number, count = _numbered((np.append(code, NONE)[around] + 1) * names + name)
+    number, count = _numbered((lookup(code, around) + 1) * names + name)
     first = np.full(count, NONE)
     first[number[::-1]] = np.arange(len(number))[::-1]
     order = stable_order(levels(parent)[first])
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
     first, of_node = first[order], rank[number]
-    return np.append(of_node, NONE)[parent[first]], name[first], of_node
+    return lookup(of_node, parent[first]), name[first], of_node
 
 
 def _numbered(values: Ints) -> tuple[Ints, int]:
     """Return a number for each distinct value, in order of their first rows, and how many there are."""
-    code, distinct = pd.factorize(values)
-    return code.astype(np.int64), len(distinct)
+    code, distinct = factorize(values)
+    return code, len(distinct)
 
 
 def _inner(parent: Ints) -> tuple[Ints, Ints, Ints]:

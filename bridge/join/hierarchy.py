@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, run_edges, stable_order
 from bridge.join.autograd import Directions, named_backward
@@ -29,16 +29,14 @@ def with_callers(capture: Capture, nesting: Nesting) -> Ints:
     one in a backward range by its name. Only ranges that are open at that time are looked at, so
     that a window of a report gives the result of the whole report.
     """
-    names = list(capture.ranges["name"].cat.categories)
-    if not MAY_BE_ENGINE.search("\n".join(names)):
+    names = capture.ranges.name[nesting.range]
+    if not MAY_BE_ENGINE.search("\n".join(names.texts)):
         return nesting.parent  # most reports; there may be a million names
-    labels = [parse(name) for name in names]
-    code = frames.codes(capture.ranges["name"])[nesting.range]
-    is_engine = np.array([_is_engine(label) for label in labels], bool)[code]
+    is_engine = names.matching(lambda name: _is_engine(parse(name)))
     timeline = np.array([facts.timeline for facts in capture.facts], bool)
-    report, process = (frames.ints(capture.ranges, c)[nesting.range] for c in KEY)
+    report, process = (capture.ranges[c][nesting.range] for c in KEY)
     roots = np.flatnonzero((nesting.parent == NONE) & is_engine & timeline[report])
-    is_library = np.array([label.kind in LIBRARY_KINDS for label in labels], bool)[code]
+    is_library = names.matching(lambda name: parse(name).kind in LIBRARY_KINDS)
     waits = inherited(nesting, np.where(is_library, 1, NONE)) == NONE
     backward = named_backward(capture, nesting)
     key, _ = number_groups(report, process)
@@ -52,14 +50,13 @@ def with_forward_ranges(capture: Capture, nesting: Nesting, directions: Directio
 
     That is the innermost range around the forward range that no library wrote, or NONE.
     """
-    kinds = [parse(name).kind for name in capture.ranges["name"].cat.categories]
-    code = frames.codes(capture.ranges["name"])[nesting.range]
-    is_own = np.array([kind not in LIBRARY_KINDS for kind in kinds], bool)[code]
+    names = capture.ranges.name[nesting.range]
+    is_own = names.matching(lambda name: parse(name).kind not in LIBRARY_KINDS)
     around = inherited(nesting, np.where(is_own, np.arange(len(nesting)), NONE))
     first = np.append(nesting.first_nodes(len(capture.ranges)), NONE)
     forward = first[directions.forward]
     moves = (nesting.parent == NONE) & directions.backward & (forward != NONE)
-    return np.where(moves, np.append(around, NONE)[forward], NONE)
+    return np.where(moves, lookup(around, forward), NONE)
 
 
 KEY = ("report", "process")
@@ -83,10 +80,10 @@ def _callers(nesting: Nesting, key: Ints, roots: Ints, waits: Flags, backward: F
         rows = rows[nesting.stack[roots[rows]] != nesting.stack[first]]
         stack = np.full(len(rows), nesting.stack[first])
         node = nesting.enclosing(stack, nesting.start[roots[rows]], nesting.end[roots[rows]])
-        fits = (node != NONE) & np.append(waits, False)[node]
+        fits = (node != NONE) & lookup(waits, node, False)
         result[rows[fits]] = node[fits]
         offers[rows[fits]] += 1
-        fits &= np.append(backward, False)[node]
+        fits &= lookup(backward, node, False)
         in_backward[rows[fits]] = node[fits]
         backward_offers[rows[fits]] += 1
     result = np.where(offers == 1, result, NONE)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.families import EPOCH, PART, WARM_UP, Families, part_shapes
 from bridge.join.nesting import Nesting
@@ -141,16 +141,16 @@ class Evidence:
 
     @classmethod
     def of(cls, capture: Capture, nesting: Nesting, launch: Ints, duration: Ints) -> Evidence:
-        called = np.append(frames.ints(capture.launches, "start"), 0)[launch]
-        began = frames.ints(capture.activities, "start")
+        called = lookup(capture.launches.start, launch, 0)
+        began = capture.activities.start
         return cls(capture, nesting, launch, np.where(launch == NONE, began, called), duration)
 
     @cached_property
     def parts(self) -> tuple[Ints, list[str]]:
         """What each range that names a part of a model has in common with others, or NONE; and the texts."""
-        names = self.capture.ranges["name"]
-        shape, texts = part_shapes(list(names.cat.categories))
-        return np.append(shape, NONE)[frames.codes(names)], texts
+        names = self.capture.ranges.name
+        shape, texts = part_shapes(list(names.texts))
+        return lookup(shape, names.codes), texts
 
 
 def loops_of(evidence: Evidence, marked: Steps, *, by_work: bool) -> LoopTree:
@@ -179,7 +179,7 @@ def _of_marks(evidence: Evidence, key: Key, marked: Steps) -> Iterator[Loop]:
     own = marked.select((marked.report == key[0]) & (marked.process == key[1]))
     if not len(own):
         return
-    names = evidence.capture.ranges["name"]
+    names = evidence.capture.ranges.name
     for first, last in own.by_loop():
         steps = own.select(np.arange(first, last))
         yield Loop(ITERATIONS, int(steps.found_by[0]), common_name(names, steps.range), steps)
@@ -187,10 +187,10 @@ def _of_marks(evidence: Evidence, key: Key, marked: Steps) -> Iterator[Loop]:
     yield from _named_parts(evidence, key, own)
 
 
-def common_name(names: pd.Series, rows: Ints) -> str:
+def common_name(names: Names, rows: Ints) -> str:
     """Return what the names of ranges have in common, with ``*`` for a number that differs, or the first."""
-    texts = names.cat.categories
-    distinct = [str(texts[code]) for code in dict.fromkeys(frames.codes(names)[rows].tolist())]
+    texts = names.texts
+    distinct = [texts[code] for code in dict.fromkeys(names.codes[rows].tolist())]
     families = Families.of(distinct)
     is_one = len(families.text) == 1 and bool((families.family != NONE).all())
     return families.text[0] if is_one else distinct[0]
@@ -198,12 +198,12 @@ def common_name(names: pd.Series, rows: Ints) -> str:
 
 def _epochs(capture: Capture, key: Key, steps: Steps) -> Iterator[Loop]:
     """Yield the ranges of epochs that hold steps."""
-    names = capture.ranges["name"]
-    families = Families.of(list(names.cat.categories))
-    of_range = np.append(families.family, NONE)[frames.codes(names)]
+    names = capture.ranges.name
+    families = Families.of(list(names.texts))
+    of_range = lookup(families.family, names.codes)
     for family in np.flatnonzero(families.rank == EPOCH).tolist():
         rows = np.flatnonzero((of_range == family) & is_of_process(capture.ranges, key))
-        number = families.number[frames.codes(names)[rows]]
+        number = families.number[names.codes[rows]]
         epochs = Steps.of_ranges(capture.ranges, rows, number)
         held = np.diff(np.searchsorted(steps.start, np.stack((epochs.start, epochs.end))), axis=0)
         is_around = not np.isin(epochs.range, steps.range).any()
@@ -215,7 +215,7 @@ def _named_parts(evidence: Evidence, key: Key, around: Steps) -> Iterator[Loop]:
     """Yield the ranges of a process that name modules with an index and recur within steps."""
     ranges, (code, texts) = evidence.capture.ranges, evidence.parts
     rows = np.flatnonzero((code != NONE) & is_of_process(ranges, key))
-    start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
+    start, end = ranges.start[rows], ranges.end[rows]
     report, process = (np.full(len(rows), value) for value in key)
     inside = around.at(report, process, start) != NONE
     code, rows, time = code[rows][inside], rows[inside], (end - start)[inside]
@@ -338,7 +338,7 @@ def _loops_of_process(evidence: Evidence, one: _Process) -> Iterator[Loop]:
         marks = _marking_ranges(evidence, one, period)
         part = _part_of_model(evidence, one, period)
         if marks is not None:
-            names = evidence.capture.ranges["name"]
+            names = evidence.capture.ranges.name
             steps, name = _on_ranges(evidence.capture, steps, marks), common_name(names, marks)
             part = part or (name if PART.search(name) else "")
         inner = _inner(one.work, period)
@@ -433,7 +433,7 @@ def _recurring_ranges(
     if work.row[0] == NONE:  # the work is ranges itself
         return
     ranges, nesting = evidence.capture.ranges, evidence.nesting
-    code = frames.codes(ranges["name"])[nesting.range]
+    code = ranges.name.codes[nesting.range]
     nodes = np.flatnonzero(is_of_process(ranges, key)[nesting.range] & (code != NONE))
     code = code[nodes]
     time = np.bincount(code, nesting.end[nodes] - nesting.start[nodes], minlength=1)
@@ -462,7 +462,7 @@ def _marking_ranges(evidence: Evidence, one: _Process, period: Period) -> Ints |
 
 def _on_ranges(capture: Capture, steps: Steps, rows: Ints) -> Steps:
     """Return steps that last as long as ranges, one each."""
-    start, end = (frames.ints(capture.ranges, c)[rows] for c in ("start", "end"))
+    start, end = capture.ranges.start[rows], capture.ranges.end[rows]
     found_by = np.full(len(rows), RANGE)
     return replace(steps, range=rows, start=start, end=end, found_by=found_by)
 
@@ -470,7 +470,7 @@ def _on_ranges(capture: Capture, steps: Steps, rows: Ints) -> Steps:
 def _part_of_model(evidence: Evidence, one: _Process, period: Period) -> str:
     """Return which part of a model instances are: ranges of another index in each; '' for none."""
     ranges, (code, texts) = evidence.capture.ranges, evidence.parts
-    name, start = frames.codes(ranges["name"]), frames.ints(ranges, "start")
+    name, start = ranges.name.codes, ranges.start
     begin, end = one.work.issued[period.row], int(one.work.issued[period.last - 1])
     is_inside = (code != NONE) & (start >= begin[0]) & (start <= end)
     rows = np.flatnonzero(is_inside & is_of_process(ranges, one.key))
@@ -568,9 +568,7 @@ def _with_warm_up(evidence: Evidence, loops: list[Loop]) -> list[Loop]:
 
 def _in_warm_up(capture: Capture, steps: Steps) -> Flags:
     """Return whether most of each step lies in a range called warm-up."""
-    names = capture.ranges["name"]
-    called = [WARM_UP.search(str(name)) is not None for name in names.cat.categories]
-    rows = np.flatnonzero(np.array([*called, False], bool)[frames.codes(names)])
+    rows = np.flatnonzero(capture.ranges.name.matching(WARM_UP.search))
     warm_up = Steps.of_ranges(capture.ranges, rows, np.full(len(rows), NONE))
     middle = (steps.start + steps.end) // 2
     result: Flags = warm_up.at(steps.report, steps.process, middle) != NONE
@@ -595,7 +593,7 @@ def warm_up_of(length: Ints) -> int:
 def _lengths(evidence: Evidence, steps: Steps) -> Ints:
     """Return the lengths of steps in ns: from when the work of the step before has ended to the end of its own."""
     activities = evidence.capture.activities
-    report, process, began = (frames.ints(activities, c) for c in ("report", "process", "start"))
+    report, process, began = activities.report, activities.process, activities.start
     step = steps.at(report, process, evidence.issued)
     launched = np.flatnonzero(step != NONE)
     end, start = steps.end.copy(), steps.start.copy()

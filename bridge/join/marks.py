@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.families import EPOCH, NAMED, Families, chosen_names
 from bridge.join.grammar import parse
 from bridge.join.loops import Evidence
 from bridge.join.periods import ALIKE
-from bridge.join.sequences import Key, is_of_process, matches
+from bridge.join.sequences import Key, is_of_process
 from bridge.join.steps import (
     KINDS,
     OPTIMIZER,
@@ -83,7 +84,7 @@ def marked_steps(evidence: Evidence) -> Steps:
     """Return the steps that ranges mark, by a word for steps or by a number that counts up."""
     capture = evidence.capture
     steps = Steps.of(capture)
-    families = Families.of(list(capture.ranges["name"].cat.categories))
+    families = Families.of(list(capture.ranges.name.texts))
     by_process: dict[Key, list[tuple[int, Ints]]] = {}
     for key, family, rows in _counting_groups(capture, families):
         by_process.setdefault(key, []).append((family, rows))
@@ -124,17 +125,17 @@ def _shares(evidence: Evidence, key: Key, marks: Sequence[tuple[Ints, Ints]]) ->
 
 def _counting_groups(capture: Capture, families: Families) -> list[tuple[Key, int, Ints]]:
     """Return the families whose number counts up: process, family, and ranges by start, of one thread."""
-    ranges, code = capture.ranges, frames.codes(capture.ranges["name"])
-    family = np.append(families.family, NONE)[code]
+    ranges, code = capture.ranges, capture.ranges.name.codes
+    family = lookup(families.family, code)
     if not len(families.text):
         return []
     names = np.bincount(families.family[families.family != NONE], minlength=len(families.text))
     count = np.bincount(family[family != NONE], minlength=len(families.text))
     is_named = families.rank == NAMED
     wanted = (families.rank != NONE) & (is_named | (count <= MAX_TIMES * names))
-    rows = np.flatnonzero(np.append(wanted, False)[family])
-    keys = [frames.ints(ranges, c)[rows] for c in ("report", "process", "thread")]
-    start = frames.ints(ranges, "start")[rows]
+    rows = np.flatnonzero(lookup(wanted, family, False))
+    keys = [ranges.report[rows], ranges.process[rows], ranges.thread[rows]]
+    start = ranges.start[rows]
     group, first = number_groups(*keys, family[rows])
     order = order_by(group, start)
     rows, group = rows[order], group[order]
@@ -159,11 +160,10 @@ def _marks(
 ) -> list[Marks]:
     """Return the sets of ranges that may mark the steps of a process; ``named`` are its steps by name."""
     ranges = evidence.capture.ranges
-    start, end = frames.ints(ranges, "start"), frames.ints(ranges, "end")
-    number = np.append(families.number, NONE)[frames.codes(ranges["name"])]
-    names = ranges["name"].cat.categories
-    kind_of = {family: _kind(names, ranges, rows[0]) for family, rows in members}
-    own_kind = _kind(names, ranges, named[0]) if len(named) else NONE
+    start, end = ranges.start, ranges.end
+    number = lookup(families.number, ranges.name.codes)
+    kind_of = {family: _kind(ranges.name[rows[0]]) for family, rows in members}
+    own_kind = _kind(ranges.name[named[0]]) if len(named) else NONE
     sets = [(NAMED, named)] if len(named) else []
     if own_kind != 0 or not len(named):  # a profiler's own steps come first
         sets += [
@@ -180,9 +180,8 @@ def _marks(
     ]
 
 
-def _kind(names: pd.Index, ranges: pd.DataFrame, row: int) -> int:
+def _kind(name: str) -> int:
     """Return the index into `KINDS` of the pattern that a range's name matches, or NONE."""
-    name = names[ranges["name"].cat.codes.iloc[row]]
     return next((kind for kind, pattern in enumerate(KINDS) if pattern.fullmatch(name)), NONE)
 
 
@@ -252,11 +251,11 @@ def _steps_of(capture: Capture, marks: list[Marks]) -> Steps:
 def chosen_steps(capture: Capture, wanted: str) -> Steps:
     """Return the ranges of a name or a family as steps: in each process the outermost, on one thread."""
     ranges = capture.ranges
-    names = list(ranges["name"].cat.categories)
-    code = frames.codes(ranges["name"])
-    rows = np.flatnonzero(np.append(chosen_names(names, wanted), False)[code])
+    names = list(ranges.name.texts)
+    code = ranges.name.codes
+    rows = np.flatnonzero(lookup(chosen_names(names, wanted), code, False))
     rows = rows[is_on_main_thread(capture, rows, np.zeros(len(rows), np.int64))]
-    number = np.append(Families.of(names).number, NONE)[code[rows]]
+    number = lookup(Families.of(names).number, code[rows])
     return Steps.of_ranges(ranges, rows, number)
 
 
@@ -274,9 +273,7 @@ class _Ops:
     @classmethod
     def of(cls, capture: Capture, op: Ints, key: tuple[int, int], without: Ints) -> _Ops:
         """Return the ops of a process, (report, process), but for the rows ``without``."""
-        report, process, start = (
-            frames.ints(capture.ranges, column) for column in ("report", "process", "start")
-        )
+        report, process, start = capture.ranges.report, capture.ranges.process, capture.ranges.start
         is_member = (report == key[0]) & (process == key[1]) & (op != NONE)
         is_member[without] = False
         rows = np.flatnonzero(is_member)
@@ -321,7 +318,7 @@ def with_loop_ends(steps: Steps, capture: Capture, op: Ints, ops: Sequence[str])
     Only steps of a profiler (``ProfilerStep#N``) change. ``op`` is the code of each range into
     ``ops``, or NONE.
     """
-    of_profiler = np.append(matches(capture.ranges["name"], PROFILER_STEP), False)
+    of_profiler = np.append(capture.ranges.name.matching(PROFILER_STEP.fullmatch), False)
     if not of_profiler[steps.range].any():
         return steps
     result = _with_first_steps(steps, of_profiler, capture, op)
@@ -367,12 +364,10 @@ class _Contents:
     @classmethod
     def of(cls, steps: Steps, capture: Capture, op: Ints, ops: Sequence[str]) -> _Contents:
         """Return the contents, without waits for data; ``op`` is NONE for the steps themselves."""
-        is_content = np.array([*(parse(name).kind != "dataloader" for name in ops), False], bool)[
-            op
-        ]
+        is_content = Names(op, ops).matching(lambda name: parse(name).kind != "dataloader")
         is_content[steps.range] = False
         rows = np.flatnonzero(is_content)
-        call = frames.codes(capture.launches["name"])
+        call = capture.launches.name.codes
         places = [_places(steps, capture.ranges)[rows], _places(steps, capture.launches)]
         step, name = np.concatenate(places), np.concatenate((op[rows], call + len(ops)))
         inside = step != NONE
@@ -391,9 +386,9 @@ class _Contents:
         return bool(length[-1] < MIN_LENGTH * length[:-1].min())
 
 
-def _places(steps: Steps, table: pd.DataFrame) -> Ints:
+def _places(steps: Steps, table: frames.HostEvents) -> Ints:
     """Return the step in which each row of a table starts, or NONE."""
-    return steps.at(*(frames.ints(table, column) for column in ("report", "process", "start")))
+    return steps.at(table.report, table.process, table.start)
 
 
 # -- Steps of an optimizer
@@ -413,8 +408,8 @@ def with_optimizer_steps(steps: Steps, evidence: Evidence, op: Ints) -> Steps:
     before ended. ``op`` is a code per range, or NONE; ``issued`` is when each activity was issued.
     """
     ranges = evidence.capture.ranges
-    is_optimizer = matches(ranges["name"], OPTIMIZER_STEP)
-    rows = np.flatnonzero(is_optimizer & frames.is_kind(ranges, frames.PUSH_POP))
+    is_optimizer = ranges.name.matching(OPTIMIZER_STEP.fullmatch)
+    rows = np.flatnonzero(is_optimizer & ranges.kind.among(frames.PUSH_POP))
     rows = rows[is_on_main_thread(evidence.capture, rows, np.zeros(len(rows), np.int64))]
     calls = Steps.of_ranges(ranges, rows, np.arange(len(rows)))
     with_steps = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
@@ -463,10 +458,10 @@ def _optimizers_in_turn(calls: Steps, evidence: Evidence, key: Key, ops: _Ops) -
     sections hold before their ends. Copies and memsets do not count either: values are logged now and then.
     """
     activities = evidence.capture.activities
-    works = frames.is_kind(activities, frames.KERNEL, frames.GRAPH)
+    works = activities.kind.among(frames.KERNEL, frames.GRAPH)
     rows = np.flatnonzero(is_of_process(activities, key) & works)
     rows = rows[order_by(evidence.issued[rows])]
-    name, time = frames.codes(activities["name"])[rows] + 1, evidence.issued[rows]
+    name, time = activities.name.codes[rows] + 1, evidence.issued[rows]
     if not len(rows):
         name, time = ops.op, ops.start
     edge = np.searchsorted(time, np.append(calls.start[:1], calls.end))

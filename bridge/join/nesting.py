@@ -14,7 +14,7 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.texts import Texts, unique_names
 from bridge.join.arrays import (
@@ -142,7 +142,7 @@ class Nesting:
     @cached_property
     def own_parent(self) -> Ints:
         """The parent of each node on its own stack, NONE where that is a node of another thread."""
-        is_own = (self.parent != NONE) & (self.stack == np.append(self.stack, NONE)[self.parent])
+        is_own = (self.parent != NONE) & (self.stack == lookup(self.stack, self.parent))
         return np.where(is_own, self.parent, NONE)
 
     @cached_property
@@ -220,7 +220,7 @@ def parents(stack: Ints, start: Ints, end: Ints) -> Ints:
 
 def inherited(nesting: Nesting, own: Ints) -> Ints:
     """Return each node's own value, or the value of the nearest enclosing node that has one."""
-    result: Ints = np.append(own, NONE)[nearest(nesting.parent, own != NONE)]
+    result: Ints = lookup(own, nearest(nesting.parent, own != NONE))
     return result
 
 
@@ -268,7 +268,7 @@ class Modules:
         modules = replace(
             nesting,
             **{c: getattr(nesting, c)[nodes] for c in ("stack", "start", "end", "range")},
-            parent=np.where(parent == NONE, NONE, np.append(nearest, NONE)[parent]),
+            parent=np.where(parent == NONE, NONE, lookup(nearest, parent)),
         )
         name, names = unique_names(op[nodes], [_module_name(name) for name in ops])
         path, texts = paths(modules.parent, name, names, dotted=True)
@@ -285,39 +285,27 @@ class Modules:
 
 def _is_marked(capture: Capture) -> Flags:
     """Return which ranges are modules by their name or category."""
-    name, category = capture.ranges["name"], capture.ranges["category"]
-    kinds = [parse(text).kind for text in name.cat.categories]
-    named = np.array([kind == "module" for kind in kinds], bool)[frames.codes(name)]
-    is_module = np.array([*(text == MODULE_CATEGORY for text in category.cat.categories), False])
-    marked: Flags = named | is_module[frames.codes(category)]
-    return marked
+    name, category = capture.ranges.name, capture.ranges.category
+    named = name.matching(lambda text: parse(text).kind == "module")
+    return named | category.among(MODULE_CATEGORY)
 
 
 def _is_module(capture: Capture, nesting: Nesting, named: Flags) -> Flags:
     ranges = capture.ranges
-    labels = [parse(name) for name in ranges["name"].cat.categories]
-    code = frames.codes(ranges["name"])
-    is_candidate = np.array([label.kind not in LIBRARY_KINDS for label in labels], bool)[code]
-    is_candidate &= ~_is_pytorch_operator(capture, code) & ~_is_api_call(capture)
-    report_of = frames.ints(ranges, "report")[nesting.range]
+    is_candidate = ranges.name.matching(lambda name: parse(name).kind not in LIBRARY_KINDS)
+    is_candidate &= ~_is_pytorch_operator(capture, ranges.name.codes)
+    is_candidate &= ~ranges.category.among(API_CATEGORY)  # calls of a library's API
+    report_of = ranges.report[nesting.range]
     has_modules = np.bincount(report_of[named], minlength=int(report_of.max(initial=0)) + 1) > 0
     return np.where(has_modules[report_of], named, is_candidate[nesting.range])
-
-
-def _is_api_call(capture: Capture) -> Flags:
-    """Return which ranges are calls of a library's API, by their category."""
-    category = capture.ranges["category"]
-    is_api = np.array([*(text == API_CATEGORY for text in category.cat.categories), False])
-    result: Flags = is_api[frames.codes(category)]
-    return result
 
 
 def _is_pytorch_operator(capture: Capture, name: Ints) -> Flags:
     """Return which ranges share their name with one that has PyTorch's per-call text."""
     ranges = capture.ranges
-    sizes = capture.texts.sizes[frames.ints(ranges, "text")]
-    longer = sizes > Texts.of(ranges["name"].cat.categories).sizes[name]
-    key, _ = number_groups(frames.ints(ranges, "report"), name)
+    sizes = capture.texts.sizes[ranges.text]
+    longer = sizes > Texts.of(ranges.name.texts).sizes[name]
+    key, _ = number_groups(ranges.report, name)
     return np.isin(key, np.unique(key[longer]))
 
 

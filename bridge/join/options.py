@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
@@ -45,14 +44,16 @@ class Domain:
     is_library: bool
 
 
-def accepted_ranges(ranges: pd.DataFrame, only: Collection[str], without: Collection[str]) -> Flags:
+def accepted_ranges(
+    ranges: frames.Ranges, only: Collection[str], without: Collection[str]
+) -> Flags:
     """Return which ranges are in an accepted domain.
 
     ``only`` and ``without`` are names of domains, in any case: a declared name, ``default``, or
     ``#3`` for a domain without a name. ``only`` may contain "all"; if empty, all domains but those
     of libraries are accepted. Raises UnknownDomainError for a name that no domain has.
     """
-    if not (only or without) and not frames.ints(ranges, "domain").any():
+    if not (only or without) and not ranges.domain.any():
         return np.ones(len(ranges), bool)  # the usual case: all ranges are in the default domain
     code, domains = _domains(ranges)
     only, without = [{name.lower() for name in names} for names in (only, without)]
@@ -68,13 +69,13 @@ def is_library(name: str, texts: Iterable[str]) -> bool:
     return name.lower() in LIBRARIES if name else all(map(LIBRARY_TEXT.match, texts))
 
 
-def _domains(ranges: pd.DataFrame) -> tuple[Ints, list[Domain]]:
+def _domains(ranges: frames.Ranges) -> tuple[Ints, list[Domain]]:
     """Return the index of each range's domain, and the domains."""
-    code, first = number_groups(*(frames.ints(ranges, c) for c in ("report", "process", "domain")))
+    code, first = number_groups(ranges.report, ranges.process, ranges.domain)
     result = []
     for domain, row in enumerate(first.tolist()):
-        number, declared = int(ranges["domain"].iloc[row]), str(ranges["domain_name"].iloc[row])
-        texts = ranges["name"][code == domain].unique() if number and not declared else ()
+        number, declared = int(ranges.domain[row]), ranges.domain_name[row]
+        texts = ranges.name[code == domain].used if number and not declared else ()
         name = declared or (f"#{number}" if number else DEFAULT_DOMAIN)
         result.append(Domain(name, bool(number) and is_library(declared, texts)))
     return code, result

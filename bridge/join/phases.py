@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture
@@ -57,10 +56,10 @@ class PhaseAttribution:
 
 def reports_of_phases(capture: Capture) -> Flags:
     """Return for each report whether it has ranges that are all start/end ranges."""
-    pushed = frames.is_kind(capture.ranges, frames.PUSH_POP)
+    pushed = capture.ranges.kind.among(frames.PUSH_POP)
     if pushed.all():
         return np.zeros(len(capture.facts), bool)
-    report, size = frames.ints(capture.ranges, "report"), len(capture.facts)
+    report, size = capture.ranges.report, len(capture.facts)
     has_phases = np.bincount(report[~pushed], minlength=size) > 0
     result: Flags = has_phases & (np.bincount(report[pushed], minlength=size) == 0)
     return result
@@ -69,10 +68,7 @@ def reports_of_phases(capture: Capture) -> Flags:
 def is_session(capture: Capture) -> Flags:
     """Return which ranges are the phases of a session's active steps."""
     ranges = capture.ranges
-    is_named: Flags = (
-        (ranges["name"] == SESSION_NAME) & (ranges["domain_name"] == SESSION_DOMAIN)
-    ).to_numpy(bool)
-    return is_named
+    return ranges.name.among(SESSION_NAME) & ranges.domain_name.among(SESSION_DOMAIN)
 
 
 def attribute_with_phases(
@@ -85,7 +81,7 @@ def attribute_with_phases(
     ranges cross too often.
     """
     accepted = records.ranges.is_op
-    is_op = accepted & frames.is_kind(capture.ranges, frames.PUSH_POP)
+    is_op = accepted & capture.ranges.kind.among(frames.PUSH_POP)
     ranges = replace(records.ranges, is_op=is_op)
     of_phases = reports_of_phases(capture) if phases else np.zeros(len(capture.facts), bool)
     as_ops = accepted & of_phases[ranges.report]
@@ -147,8 +143,8 @@ def _attribute(records: Records, prefer_capture: bool) -> Attribution:
 def _by_process(capture: Capture, records: Records, of_phases: Flags, as_ops: Flags) -> Records:
     """Return the records with processes in place of threads in reports of phases, which are ops."""
 
-    def home(table: pd.DataFrame, report: Ints, thread: Ints) -> Ints:
-        return np.where(of_phases[report], frames.ints(table, "process"), thread)
+    def home(table: frames.OfProcesses, report: Ints, thread: Ints) -> Ints:
+        return np.where(of_phases[report], table.process, thread)
 
     launches, ranges, creations = records.launches, records.ranges, records.creations
     return replace(

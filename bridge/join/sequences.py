@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture
+from bridge.importers.frames import Names, OfProcesses
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
 from bridge.join.periods import Sequence
@@ -42,7 +42,7 @@ class Issued:
     host: Ints
     is_graph: Flags
     text: Ints
-    texts: pd.Index
+    texts: list[str]
 
     def __len__(self) -> int:
         return len(self.issued)
@@ -55,12 +55,12 @@ class Issued:
 
     def name(self, at: int) -> str:
         """Return the name of the work in a row."""
-        return str(self.texts[self.text[at]]) if self.text[at] != NONE else ""
+        return self.texts[self.text[at]] if self.text[at] != NONE else ""
 
 
-def processes(table: pd.DataFrame) -> Iterator[tuple[Key, Ints]]:
+def processes(table: OfProcesses) -> Iterator[tuple[Key, Ints]]:
     """Yield the processes of a table, with their rows."""
-    report, process = (frames.ints(table, c) for c in ("report", "process"))
+    report, process = table.report, table.process
     if len(table) and (report == report[0]).all() and (process == process[0]).all():
         yield (int(report[0]), int(process[0])), np.arange(len(table))
         return
@@ -81,28 +81,28 @@ def issued_work(
     table, launched = capture.activities, launch[rows] != NONE
     has_launches = bool(launched.any())
     rows = rows[launched] if has_launches else rows
-    began = frames.ints(table, "start")
-    issued = frames.ints(capture.launches, "start")[launch[rows]] if has_launches else began[rows]
+    began = table.start
+    issued = capture.launches.start[launch[rows]] if has_launches else began[rows]
     order = order_by(issued)
     rows, issued = rows[order], issued[order]
     ran = began[rows] + duration[rows]
     own = launch[rows]
     last = max(int(issued[-1]) + 1, int(ran.max()))  # later waits are not for this work
     waits = _waits(capture, key)
-    called = frames.ints(capture.launches, "end")[own] if has_launches else ran
+    called = capture.launches.end[own] if has_launches else ran
     called = np.append(NEVER, np.maximum.accumulate(called))
     waited = np.append(NEVER, np.maximum.accumulate(waits[1]))
     waited = waited[np.searchsorted(waits[0], np.append(issued, last))]
     done = np.maximum(called, waited)  # before each row, and behind the last one
-    is_kernel = frames.is_kind(table, frames.KERNEL, frames.GRAPH)[rows]
-    copies = np.flatnonzero(matches(table["name"], HOST_COPIES)[rows] & ~is_kernel)
+    is_kernel = table.kind.among(frames.KERNEL, frames.GRAPH)[rows]
+    copies = np.flatnonzero(table.name.matching(HOST_COPIES.fullmatch)[rows] & ~is_kernel)
     waited_for = np.searchsorted(issued, waits[0], side="right") - 1
     host = np.concatenate((copies, waited_for[waited_for >= 0]))
     resumed = np.where(done[:-1] == NEVER, issued, np.minimum(done[:-1], issued))
-    text = frames.codes(table["name"])[rows]
+    text = table.name.codes[rows]
     work = Issued(
         sequence=Sequence(
-            name=_dense(text + 1, frames.ints(table, "device")[rows]),
+            name=_dense(text + 1, table.device[rows]),
             weight=is_kernel.astype(np.int64),
             spent=np.where(is_kernel, duration[rows], 0),
             begins=np.append(True, (own[1:] != own[:-1]) | (own[1:] == NONE)),
@@ -114,13 +114,11 @@ def issued_work(
         resumed=resumed if has_launches else issued,
         done=done[1:] if has_launches else ran,
         host=np.bincount(host, minlength=len(rows)),
-        is_graph=frames.is_kind(table, frames.GRAPH)[rows],
+        is_graph=table.kind.among(frames.GRAPH)[rows],
         text=text,
-        texts=table["name"].cat.categories,
+        texts=table.name.texts,
     )
-    thread = (
-        frames.ints(capture.launches, "thread")[own] if has_launches else np.full(len(own), NONE)
-    )
+    thread = capture.launches.thread[own] if has_launches else np.full(len(own), NONE)
     return work, thread
 
 
@@ -130,25 +128,25 @@ def issued_ranges(capture: Capture, key: Key, nesting: Nesting) -> Issued | None
     nodes = np.flatnonzero(is_of_process(ranges, key)[nesting.range])
     if not len(nodes):
         return None
-    group, first = number_groups(frames.ints(ranges, "thread")[nesting.range[nodes]])
+    group, first = number_groups(ranges.thread[nesting.range[nodes]])
     nodes = nodes[group == np.argmax(np.bincount(group, minlength=len(first)))]
     nodes = nodes[order_by(nesting.start[nodes])]
     rows = nesting.range[nodes]
-    work = _host_events(nesting.start[nodes], nesting.end[nodes], ranges["name"], rows)
+    work = _host_events(nesting.start[nodes], nesting.end[nodes], ranges.name, rows)
     return replace(work, range=rows)
 
 
 def issued_calls(capture: Capture, rows: Ints) -> Issued:
     """Return the API calls of a process in order, for a capture without ranges and activities."""
     calls = capture.launches
-    rows = rows[order_by(frames.ints(calls, "start")[rows])]
-    start, end = (frames.ints(calls, column)[rows] for column in ("start", "end"))
-    return _host_events(start, end, calls["name"], rows)
+    rows = rows[order_by(calls.start[rows])]
+    start, end = calls.start[rows], calls.end[rows]
+    return _host_events(start, end, calls.name, rows)
 
 
-def _host_events(start: Ints, end: Ints, names: pd.Series, rows: Ints) -> Issued:
+def _host_events(start: Ints, end: Ints, names: Names, rows: Ints) -> Issued:
     """Return ranges or API calls as work; an instance begins where none was open before."""
-    size, text = len(start), frames.codes(names)[rows]
+    size, text = len(start), names.codes[rows]
     before = np.maximum.accumulate(np.append(start[:1], end)[:size])
     pause = np.maximum(start - before, 0)
     return Issued(
@@ -167,7 +165,7 @@ def _host_events(start: Ints, end: Ints, names: pd.Series, rows: Ints) -> Issued
         host=np.ones(size, np.int64),
         is_graph=np.zeros(size, bool),
         text=text,
-        texts=names.cat.categories,
+        texts=names.texts,
     )
 
 
@@ -183,22 +181,13 @@ def _dense(code: Ints, part: Ints) -> Ints:
 def _waits(capture: Capture, key: Key) -> tuple[Ints, Ints]:
     """Return start and end of the calls that wait for work, by start."""
     calls = capture.launches
-    rows = np.flatnonzero(matches(calls["name"], WAITING_CALLS) & is_of_process(calls, key))
-    rows = rows[order_by(frames.ints(calls, "start")[rows])]
-    return frames.ints(calls, "start")[rows], frames.ints(calls, "end")[rows]
+    rows = np.flatnonzero(calls.name.matching(WAITING_CALLS.fullmatch) & is_of_process(calls, key))
+    rows = rows[order_by(calls.start[rows])]
+    return calls.start[rows], calls.end[rows]
 
 
-def matches(column: pd.Series, pattern: re.Pattern[str]) -> Flags:
-    """Return whether the whole name of each row matches a pattern."""
-    is_match = [pattern.fullmatch(name) is not None for name in column.cat.categories]
-    result: Flags = np.array([*is_match, False], bool)[frames.codes(column)]
-    return result
-
-
-def is_of_process(table: pd.DataFrame, key: Key) -> Flags:
+def is_of_process(table: OfProcesses, key: Key) -> Flags:
     """Return which rows of a table are of a process."""
     report, process = key
-    result: Flags = (frames.ints(table, "report") == report) & (
-        frames.ints(table, "process") == process
-    )
+    result: Flags = (table.report == report) & (table.process == process)
     return result

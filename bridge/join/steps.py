@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
@@ -56,9 +56,9 @@ class Steps:
     def of(cls, capture: Capture) -> Steps:
         """Find the steps: per process the outermost ranges of one kind on one thread."""
         ranges = capture.ranges
-        kind, step_number = _step_kinds(ranges["name"].cat.categories)
-        code = frames.codes(ranges["name"])
-        rows = np.flatnonzero(np.append(kind, NONE)[code] != NONE)
+        kind, step_number = _step_kinds(ranges.name.texts)
+        code = ranges.name.codes
+        rows = np.flatnonzero(lookup(kind, code) != NONE)
         rows = rows[is_on_main_thread(capture, rows, kind[code[rows]])]
         return cls.of_ranges(ranges, rows, step_number[code[rows]])
 
@@ -68,10 +68,13 @@ class Steps:
         return cls(*(np.empty(0, np.int64) for _ in fields(cls)))
 
     @classmethod
-    def of_ranges(cls, ranges: pd.DataFrame, rows: Ints, number: Ints) -> Steps:
+    def of_ranges(cls, ranges: frames.Ranges, rows: Ints, number: Ints) -> Steps:
         """Return these rows of ranges as steps in order of time; a range inside of another is no step."""
         report, process, start, end = (
-            frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
+            ranges.report[rows],
+            ranges.process[rows],
+            ranges.start[rows],
+            ranges.end[rows],
         )
         steps = cls(
             range=rows,
@@ -170,7 +173,7 @@ def _step_kinds(names: Iterable[str]) -> tuple[Ints, Ints]:
 def is_on_main_thread(capture: Capture, rows: Ints, kind: Ints) -> Flags:
     """Select per process its first kind of steps, on the thread that spends most time in those."""
     columns = ("report", "process", "thread", "start", "end")
-    report, process, thread, start, end = (frames.ints(capture.ranges, c)[rows] for c in columns)
+    report, process, thread, start, end = (capture.ranges[c][rows] for c in columns)
     group, first = number_groups(report, process)
     first_kind = np.full(len(first), len(KINDS))
     np.minimum.at(first_kind, group, kind)

@@ -21,6 +21,7 @@ from bridge.analyze.draw.timeline import (
 )
 from bridge.analyze.draw.tracks import Group, Track
 from bridge.analyze.run.ranks import Ranks
+from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.render.text_columns import (
     Gather,
@@ -474,11 +475,12 @@ def _devices(groups: Iterable[Group], capture: Capture) -> Iterator[dict[str, An
     """Yield the properties of the GPU of each group; ``id`` is the number of the group."""
     table = capture.devices
     keys = zip(*(table[c].tolist() for c in ("report", "process", "device")), strict=True)
-    known = dict(zip(keys, table.to_dict("records"), strict=True))
+    rows = {key: row for row, key in enumerate(keys)}
     for group in groups:
-        gpu = known.get((group.report, group.process, group.device))
-        if gpu:
-            yield {"id": group.pid, "name": gpu["name"], **_properties(gpu)}
+        row = rows.get((group.report, group.process, group.device))
+        if row is not None:
+            gpu = {name: int(table[name][row]) for name in frames.DEVICE_FACTS}
+            yield {"id": group.pid, "name": table.name[row], **_properties(gpu)}
 
 
 def _properties(gpu: Mapping[Any, Any]) -> dict[str, Any]:

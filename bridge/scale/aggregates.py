@@ -114,7 +114,7 @@ def label_values(column: pd.Series) -> np.ndarray:
 def share_denominators(report: Report) -> dict[str, int]:
     """Return the denominators of shares, `WHOLES` of `bridge.analyze.core.catalog.column`, in ns."""
     attributed = report.attributed.only(BOTH)
-    kernels = frames.is_kind(report.capture.activities, frames.KERNEL)
+    kernels = report.capture.activities.kind.among(frames.KERNEL)
     nesting = attributed.attribution.nesting
     return {
         ALL_GPU: attributed.whole_ns,

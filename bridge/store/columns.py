@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
-from bridge.importers import frames
-from bridge.importers.ncu.metrics import Metrics
-from bridge.importers.nsys.annotations import Strings, distinct
+from bridge.importers.arrays import lookup
+from bridge.importers.frames import Names, distinct_keys
+from bridge.importers.ncu.metrics import KernelMetrics, Metrics, RuleMessages
+from bridge.importers.nsys.annotations import Strings
 from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database, ints_of
 from bridge.importers.texts import Texts
@@ -20,7 +20,7 @@ from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.report import Report
 from bridge.store.images import Column, Floats
-from bridge.store.tables import MEASURED, NAMED, SYMBOL, TEXTS, UNSAID, frame_columns
+from bridge.store.tables import MEASURED, SYMBOL, TEXTS, UNSAID, frame_columns
 
 # -- Metrics of Nsight Compute: long tables with a row per metric of a kernel
 
@@ -42,10 +42,10 @@ def metric_column(
         sure = metrics.sure[rows] if len(metrics.sure) else np.full(len(rows), NONE)
         return named(sure, MATCH_LEVELS)
     values = (metrics.table if table == "metrics" else metrics.rules)[name]
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return named(frames.codes(values), values.cat.categories)
-    result = values.to_numpy()
-    return np.where(result == NONE, np.nan, result) if name == "speedup" else result
+    if isinstance(values, Names):
+        return named(values.codes, values.texts)
+    column: Ints | Floats = values
+    return np.where(column == NONE, np.nan, column) if name == "speedup" else column
 
 
 def read_metrics(
@@ -73,9 +73,10 @@ def read_metrics(
     }
     value, speedup = (np.where(np.isinf(r), np.nan, r) for r in reals.values())
     return Metrics(
-        _frame("metrics", tables, names, {"value": value}),
-        _frame(
-            "metric_rules", tables, names, {"speedup": np.where(np.isnan(speedup), -1.0, speedup)}
+        KernelMetrics(_columns("metrics", tables, names), value=value),
+        RuleMessages(
+            _columns("metric_rules", tables, names),
+            speedup=np.where(np.isnan(speedup), -1.0, speedup),
         ),
         of,
         sure if (match != NONE).any() else np.empty(0, np.int64),
@@ -83,13 +84,10 @@ def read_metrics(
     )
 
 
-def _codes(column: pd.Categorical) -> Ints:
+def _codes(column: Names) -> Ints:
     """Return the certainty of each match as a code, as in `Metrics.sure`."""
-    of_ours = np.array(
-        [*(MATCH_LEVELS.index(n) if n in MATCH_LEVELS else NONE for n in column.categories), NONE]
-    )
-    result: Ints = of_ours[column.codes.astype(np.int64)]
-    return result
+    of_ours = [MATCH_LEVELS.index(n) if n in MATCH_LEVELS else NONE for n in column.texts]
+    return lookup(np.array(of_ours, np.int64), column.codes)
 
 
 def _within(rows: tuple[int, int]) -> str:
@@ -101,20 +99,12 @@ def _query(table: str, rows: tuple[int, int]) -> Query:
     return Query(table, {c: f'coalesce("{c}", -1)' for c in ids}, rows=rows)
 
 
-def _frame(
-    table: str, tables: Mapping[str, Columns], names: Strings, reals: Mapping[str, Floats]
-) -> pd.DataFrame:
-    """Return a table of `Metrics` with its columns in order."""
+def _columns(table: str, tables: Mapping[str, Columns], names: Strings) -> dict[str, Ints | Names]:
+    """Return the kernel and the names of each row of a table of `Metrics`."""
     values = tables[table]
-    columns = {
-        name: reals[name]
-        if name in reals
-        else ints_of(values, name)
-        if name == "kernel"
-        else names.column(ints_of(values, name))
-        for name in MEASURED[table]
-    }
-    return pd.DataFrame(columns)
+    texts = [name for name, kind in MEASURED[table].items() if kind is int and name != "kernel"]
+    kernel: dict[str, Ints | Names] = {"kernel": ints_of(values, "kernel")}
+    return kernel | {name: names.column(ints_of(values, name)) for name in texts}
 
 
 # -- Frames of a run
@@ -137,7 +127,7 @@ class RunColumns:
         if kind in MEASURED:
             return self._measured(kind)
         result = self.derived[kind]() if kind in self.derived else {}
-        return self._table(kind, {**getattr(self.report.capture, kind), **result})
+        return self._table(kind, {**vars(getattr(self.report.capture, kind)), **result})
 
     def _names(self) -> dict[str, Column]:
         texts = {
@@ -162,16 +152,14 @@ class RunColumns:
             table[name] = self._column(name, columns[name])
         return {name: c for name, c in table.items() if not _all_missing(c)}
 
-    def _column(self, name: str, column: pd.Series | Column) -> Column:
-        if isinstance(column, pd.Series):
-            if name in UNSAID:
-                column = column.cat.remove_categories(
-                    [c for c in column.cat.categories if c == UNSAID[name]]
-                )
-            if name in NAMED:
-                return self._named(frames.codes(column), column.cat.categories)
-            return column.to_numpy().astype(np.int64, copy=False)
-        return column
+    def _column(self, name: str, column: Names | Column) -> Column:
+        if isinstance(column, Texts):
+            return column
+        if not isinstance(column, Names):
+            return column.astype(np.int64, copy=False)
+        if name in UNSAID:
+            column = Names(np.where(column.among(UNSAID[name]), NONE, column.codes), column.texts)
+        return self._named(column.codes, column.texts)
 
     def _named(self, codes: Ints, names: Iterable[str]) -> Ints:
         """Store names in the table of names; return the id of the name of each row."""
@@ -202,9 +190,9 @@ class RunColumns:
     def _symbols(self) -> Ints:
         attributed = self.report.attributed
         activities = attributed.capture.activities
-        columns = [activities["name"], *(activities[c] for c in SYMBOL), attributed.activity_name]
-        codes, rows = distinct(tuple(frames.codes(column) for column in columns))
-        name, *others = ([str(n) for n in column.iloc[rows]] for column in columns)
+        columns = [activities.name, *(activities[c] for c in SYMBOL), attributed.activity_name]
+        codes, rows = distinct_keys(*(column.codes for column in columns))
+        name, *others = (column[rows].tolist() for column in columns)
         differing = [["" if o == n else o for o, n in zip(t, name, strict=True)] for t in others]
         texts = dict(zip(TEXTS, map(Texts.of, (name, *differing)), strict=True))
         return self._entered(codes, texts)
@@ -212,8 +200,8 @@ class RunColumns:
     def _ranges(self) -> dict[str, Column]:
         """Return the op of each range, the range around it, and its text where that is more than its name."""
         capture, texts = self.report.capture, self.report.capture.texts
-        text, name = frames.ints(capture.ranges, "text"), capture.ranges["name"]
-        lengths = Texts.of(name.cat.categories).sizes[frames.codes(name)] if len(name) else text
+        text, name = capture.ranges.text, capture.ranges.name
+        lengths = Texts.of(name.texts).sizes[name.codes] if len(name) else text
         more = texts.sizes[text] != lengths
         ends = np.where(more, texts.offsets[text + 1], texts.offsets[text])
         attributed = self.report.attributed

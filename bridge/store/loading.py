@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import sqlite_utils
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.capture import Capture, Facts
 from bridge.importers.ncu.metrics import Metrics
 from bridge.importers.nsys.annotations import Strings, pool_texts
 from bridge.importers.query import Query, Value
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, texts_of
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 from bridge.store.checksums import Sums, check_columns, check_small_rows, refusing_damage
 from bridge.store.columns import read_metrics
 from bridge.store.runs import Run, get_row
@@ -94,19 +95,12 @@ def _capture(
         )
     for kind, table in read.items():
         _check_reports(path, stored_run, kind, table)
-    tables = {kind: _frame(kind, read[kind], names) for kind in frames.FRAMES}
+    tables: dict[str, Any] = {kind: _frame(kind, read[kind], names) for kind in frames.FRAMES}
     pool, text = pool_texts(
         texts_of(read["ranges"], "text"), ints_of(read["ranges"], "name"), names["name"]
     )
-    ranges = tables.pop("ranges").assign(text=text)
-    return Capture(
-        stored_run.source,
-        facts,
-        ranges=ranges,
-        texts=pool,
-        metrics=found_metrics,
-        **tables,  # type: ignore[arg-type]  # these are all frames
-    )
+    tables["ranges"] = tables["ranges"].replace(text=text)
+    return Capture(stored_run.source, facts, texts=pool, metrics=found_metrics, **tables)
 
 
 def _check_reports(path: Path, run: Run, kind: str, table: Columns) -> None:
@@ -125,7 +119,7 @@ def _query(kind: str, rows: tuple[int, int]) -> Query:
 
 
 def _columns(kind: str) -> list[str]:
-    return [c for c in frames.FRAMES[kind] if c not in SYMBOL]
+    return [c for c in frames.FRAMES[kind].types if c not in SYMBOL]
 
 
 def _names(columns: Columns, first: int) -> dict[str, Strings]:
@@ -141,30 +135,35 @@ def _names(columns: Columns, first: int) -> dict[str, Strings]:
     return result
 
 
-def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> pd.DataFrame:
+def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> frames.Records:
     ints = {c: ints_of(columns, c) for c in _columns(kind) if (kind, c) != ("ranges", "text")}
-    named = {
-        c: _named(values, names["name"], UNSAID.get(c)) for c, values in ints.items() if c in NAMED
-    }
+    frame = frames.FRAMES[kind]
+    result: dict[str, frames.Column] = dict(ints)
+    for column, of in frame.types.items():
+        if column in SYMBOL:
+            result[column] = names[column].column(ints["name"])
+        elif column in NAMED:
+            result[column] = _named(ints[column], names["name"], UNSAID.get(column))
+        elif of == "Flags":
+            result[column] = ints[column].astype(bool)
     if kind == "activities":
-        named["kind"] = named["kind"].rename_categories(RENAMED_KINDS)
-    flags = {c: values.astype(bool) for c, values in ints.items() if c in frames.FLAGS}
-    symbols = [c for c in frames.FRAMES[kind] if c in SYMBOL]
-    other = {c: names[c].column(ints["name"]) for c in symbols}
-    return frames.frame(kind, ints | named | flags | other)
+        kinds = names["name"].column(ints["kind"])
+        texts = [RENAMED_KINDS.get(text, text) for text in kinds.texts]
+        result["kind"] = frames.Names(kinds.codes, texts)
+    return frame(result)
 
 
-def _named(ids: Ints, strings: Strings, unsaid: str | None = None) -> pd.Categorical:
+def _named(ids: Ints, strings: Strings, unsaid: str | None = None) -> frames.Names:
     """Return names by id; rows without an id stay without a name."""
-    none = ids == frames.MISSING
+    none = ids == MISSING
     if not none.any():
         return strings.column(ids)
     column = strings.column(ids[~none])
-    codes = np.full(len(ids), frames.MISSING, np.int64)
+    codes = np.full(len(ids), MISSING, np.int64)
     codes[~none] = column.codes
     if unsaid is None:
-        return frames.names(codes, list(column.categories))
-    return frames.names(np.where(none, len(column.categories), codes), [*column.categories, unsaid])
+        return frames.Names(codes, column.texts)
+    return frames.Names(np.where(none, len(column.texts), codes), [*column.texts, unsaid])
 
 
 def facts_of(row: dict[str, object]) -> Facts:
@@ -188,4 +187,4 @@ def facts_of(row: dict[str, object]) -> Facts:
 
 
 def _int_or_missing(value: object) -> int:
-    return frames.MISSING if value is None else int(str(value))
+    return MISSING if value is None else int(str(value))

@@ -16,7 +16,7 @@ from typing import Literal, Self
 from sqlite_utils import Database
 
 from bridge.importers.errors import ReportError
-from bridge.importers.frames import FRAMES, NAMES
+from bridge.importers.frames import FRAMES
 from bridge.join.attributed import DIRECTIONS
 from bridge.knowledge.kernels import readable_names
 from bridge.output import OutputError
@@ -28,6 +28,7 @@ PATIENCE_S = 30  # for locks of other processes
 # ``launch``, ``range`` and ``parent`` are ids of the tables launches and ranges, so that SQL can join.
 ELSEWHERE = {"activities": {"full_name", "mangled"}, "ranges": set[str]()}
 FOUND = {"activities": ("launch", "range", "op", "reason"), "ranges": ("parent", "op")}
+NAMES = {c for frame in FRAMES.values() for c, kind in frame.types.items() if kind == "Names"}
 NAMED = (NAMES | {"op", "reason"}) - {"full_name", "mangled"}  # stored as ids of the table names
 UNSAID = {
     "json": ""
@@ -188,7 +189,7 @@ def stored_columns(table: str) -> dict[str, type]:
 
 def frame_columns(kind: str) -> tuple[str, ...]:
     """Return the columns of the table for a frame, without ``id`` and ``run``."""
-    own = (c for c in FRAMES[kind] if c not in ELSEWHERE.get(kind, ()))
+    own = (c for c in FRAMES[kind].types if c not in ELSEWHERE.get(kind, ()))
     return (*own, *FOUND.get(kind, ()))
 
 

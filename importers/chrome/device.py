@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.chrome.events import Slices, distinct
 from bridge.importers.chrome.producers import Expression, Producer
-from bridge.importers.frames import MISSING
 from bridge.importers.kineto.device import short_name
 from bridge.importers.kineto.events import clean, integers
 from bridge.importers.nsys.schema import COPY_KINDS, FILL
-from bridge.importers.texts import Ints, unique_names
+from bridge.importers.texts import unique_names
 
 # Copies and memsets by their names, with the ends of a copy: MemcpyH2D, MEMCPYHtoD, HostToDevice.
 COPY = re.compile(r"(?i)memcpy|^(host|device)to(host|device)$")
@@ -29,7 +28,7 @@ FIRST_DEVICE = 0  # stands for a device whose number the trace does not tell
 
 def activities(
     work: Slices, producer: Producer, labels: Sequence[str], process: Ints, correlation: Ints
-) -> pd.DataFrame:
+) -> frames.Activities:
     """Return the frame `activities`; ``labels`` are the names of process and thread of each slice."""
     columns = {
         "start": work.start,
@@ -44,17 +43,15 @@ def activities(
         },
         **_named_columns(work),
     }
-    return frames.frame("activities", columns)
+    return frames.Activities(columns)
 
 
-def device_frame(activities: pd.DataFrame) -> pd.DataFrame:
+def device_frame(activities: frames.Activities) -> frames.Devices:
     """Return the frame `devices`: a row per process and device that was used."""
-    used = activities[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
-    process, device = (used[column].to_numpy() for column in ("process", "device"))
-    name = frames.names(np.zeros(len(used), np.int64), [""])
-    return frames.frame(
-        "devices", {"process": process, "device": device, "gpu": device, "name": name}
-    )
+    used = frames.used_devices(activities)
+    process, device = activities.process[used], activities.device[used]
+    name = frames.Names(np.zeros(len(used), np.int64), [""])
+    return frames.Devices(process=process, device=device, gpu=device, name=name)
 
 
 def _named_columns(work: Slices) -> dict[str, Any]:
@@ -75,11 +72,11 @@ def _named_columns(work: Slices) -> dict[str, Any]:
     numbers = {label: number for number, label in COPY_KINDS.items()}
     copy_kinds = np.array([numbers.get(way, MISSING) for way in ways] or [MISSING], np.int64)
     kind_codes = np.array([frames.ACTIVITY_KINDS.index(kind) for kind in kinds] or [0], np.int64)
-    whole = frames.names(*unique_names(code, full))
+    whole = frames.Names(*unique_names(code, full))
     return {
-        "kind": frames.names(kind_codes[code], frames.ACTIVITY_KINDS),
+        "kind": frames.Names(kind_codes[code], frames.ACTIVITY_KINDS),
         "copy_kind": copy_kinds[code],
-        "name": frames.names(*unique_names(code, short)),
+        "name": frames.Names(*unique_names(code, short)),
         "full_name": whole,
         "mangled": whole,
     }

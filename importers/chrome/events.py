@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import Ints
 from bridge.importers.capture import MAX_DISTANCE_NS
+from bridge.importers.frames import Names
 from bridge.importers.kineto.events import UNKNOWN, clean, nanoseconds
-from bridge.importers.texts import Ints
 
 Mask = NDArray[np.bool_]
 
@@ -355,5 +355,5 @@ def slice_around(points: Points, slices: Slices) -> Ints:
 
 def distinct(texts: Sequence[str]) -> tuple[Ints, list[str]]:
     """Return a code per text, and the distinct texts."""
-    code, values = pd.factorize(np.array([*texts, ""], object))
-    return code[:-1].astype(np.int64), list(values)
+    names = Names.of(texts)
+    return names.codes, names.texts

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.chrome.events import (
     Points,
     Slices,
@@ -24,9 +24,7 @@ from bridge.importers.chrome.events import (
     slice_around,
 )
 from bridge.importers.chrome.producers import CALL, DEVICE, OP, Producer
-from bridge.importers.frames import MISSING
 from bridge.importers.kineto.events import clean_names, integers
-from bridge.importers.texts import Ints
 
 Place = Callable[[Sequence[tuple[Any, Any]]], tuple[Ints, Ints]]  # pids and tids: thread, process
 
@@ -35,7 +33,7 @@ Place = Callable[[Sequence[tuple[Any, Any]]], tuple[Ints, Ints]]  # pids and tid
 class Launches:
     """The frame `launches`, and the correlation id of each activity, -1 for none."""
 
-    frame: pd.DataFrame
+    frame: frames.Launches
     of_device: Ints
 
 
@@ -85,7 +83,7 @@ def launches_of(
         "process": process,
         "name": clean_names(columns["name"]),
     }
-    return Launches(frames.frame("launches", table), of_device)
+    return Launches(frames.Launches(table), of_device)
 
 
 def _calls(calls: Slices, work: Slices, argument: str) -> _Part:

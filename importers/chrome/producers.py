@@ -11,10 +11,10 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.importers.chrome.events import ASYNCHRONOUS, TraceEvents
+from bridge.importers.frames import Names
 
 Mask = NDArray[np.bool_]
 Expression = re.Pattern[str]
@@ -156,5 +156,4 @@ def _checked(key: str, value: Any) -> Any:
 
 def _matches(texts: Sequence[str], expression: Expression) -> Mask:
     """Return where an expression matches; each distinct text is searched once."""
-    code, distinct = pd.factorize(np.array([*texts, ""], object))
-    return np.array([bool(expression.search(text)) for text in distinct])[code[:-1]]
+    return Names.of(texts).matching(expression.search)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.capture import Capture, Facts
 from bridge.importers.chrome.device import activities, device_frame
 from bridge.importers.chrome.events import ASYNCHRONOUS, Points, Slices, TraceEvents, distinct
@@ -33,7 +33,6 @@ from bridge.importers.chrome.producers import (
     producer_of,
 )
 from bridge.importers.errors import NotAReport, NothingRecorded
-from bridge.importers.frames import MISSING
 from bridge.importers.kineto.events import (
     MAX_NS,
     NS_PER_US,
@@ -47,7 +46,7 @@ from bridge.importers.kineto.read import VERSION, Places
 from bridge.importers.kineto.read import read_events as read_pytorch
 from bridge.importers.nsys.tables import JSON, Details, has_detail
 from bridge.importers.range_texts import name_lengths
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 LOG = logging.getLogger("bridge.importers")
 
@@ -128,8 +127,8 @@ class _Reader:
         )
         tables = [t for t in (range_frame, launched.frame, activity_frame) if len(t)]
         span = (
-            min(int(t["start"].min()) for t in tables),
-            max(int(t["end"].max()) for t in tables),
+            min(int(t.start.min()) for t in tables),
+            max(int(t.end.max()) for t in tables),
         )
         facts = Facts(
             self.producer.name if self.producer not in NAMELESS else "Chrome trace",
@@ -187,7 +186,7 @@ class _Reader:
 
     # -- The host: ranges, marks and counters
 
-    def _ranges(self, places: Places, *, with_json: bool) -> tuple[pd.DataFrame, Texts]:
+    def _ranges(self, places: Places, *, with_json: bool) -> tuple[frames.Ranges, Texts]:
         rows = self._rows[OP]
         slices = self.trace.slices.take(rows)
         order = np.lexsort((slices.first, -slices.end, slices.start))  # outer before inner
@@ -204,17 +203,17 @@ class _Reader:
             "thread": places.thread(located),
             "process": places.process(located),
             "domain": np.zeros(len(slices), np.int64),
-            "domain_name": frames.names(np.zeros(len(slices), np.int64), [""]),
-            "name": frames.names(name_code[code], names),
-            "kind": frames.names(
+            "domain_name": frames.Names(np.zeros(len(slices), np.int64), [""]),
+            "name": frames.Names(name_code[code], names),
+            "kind": frames.Names(
                 (slices.kind == ASYNCHRONOUS).astype(np.int64), frames.RANGE_KINDS
             ),
-            "category": frames.names(category, categories),
+            "category": frames.Names(category, categories),
             "json": clean_names(json_texts),
             "open": slices.open,
             "text": code,
         }
-        return frames.frame("ranges", columns), texts
+        return frames.Ranges(columns), texts
 
     def _details(self, rows: Ints, slices: Slices) -> list[str]:
         """Return the arguments of each slice as JSON, and its device if pids are devices."""
@@ -224,7 +223,7 @@ class _Reader:
             for row, args in zip(rows.tolist(), slices.args, strict=True)
         ]
 
-    def _marks(self, places: Places) -> pd.DataFrame:
+    def _marks(self, places: Places) -> frames.Marks:
         """Return the frame `marks`: instants, and a row for every value of a counter."""
         instants, counters = self.trace.instants, self.trace.counters
         samples = [*_samples(counters)]
@@ -241,7 +240,7 @@ class _Reader:
             "thread": places.thread(located),
             "process": places.process(located),
             "domain": np.zeros(len(names), np.int64),
-            "domain_name": frames.names(np.zeros(len(names), np.int64), [""]),
+            "domain_name": frames.Names(np.zeros(len(names), np.int64), [""]),
             "name": clean_names(names),
             "payload": np.concatenate(
                 (
@@ -260,7 +259,7 @@ class _Reader:
                 + ["" if whole else str(n) for n, whole in zip(numbers, is_whole, strict=True)]
             ),
         }
-        return frames.frame("marks", columns)
+        return frames.Marks(columns)
 
     # -- Devices
 
@@ -297,7 +296,7 @@ class _Reader:
             return MISSING
         return (number if number > IN_NANOSECONDS else number * NS_PER_US) + self.zero
 
-    def _warnings(self, activities: pd.DataFrame) -> Iterator[str]:
+    def _warnings(self, activities: frames.Activities) -> Iterator[str]:
         if self.producer in NAMELESS:
             yield (
                 f"{self.name}: a Chrome trace of {self.producer.name}: its slices are read as ranges,"

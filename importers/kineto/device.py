@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
-from bridge.importers.frames import MISSING
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.kineto.events import Events, clean, clean_names, integers
 from bridge.importers.nsys.schema import COPY_KINDS, FILL, NONE
-from bridge.importers.texts import Ints, unique_names
+from bridge.importers.texts import unique_names
 
 # -- The short names of kernels
 
@@ -56,7 +55,7 @@ def _outside_brackets(name: str) -> list[str]:
 ON_DEVICE = ("kernels", "copies", "fills", "syncs", "records")
 
 
-def owners(by: Mapping[str, Events], launches: pd.DataFrame, hosts: Ints) -> dict[str, Ints]:
+def owners(by: Mapping[str, Events], launches: frames.Launches, hosts: Ints) -> dict[str, Ints]:
     """Return the process of each device event, by sort; -1 where it is ambiguous.
 
     It is the process of the call with the same correlation id; without one, the process of all
@@ -91,8 +90,8 @@ class _UniqueValues:
         return np.where(self.keys[place] == keys, self.values[place], MISSING)
 
 
-def _processes_of_calls(launches: pd.DataFrame) -> _UniqueValues:
-    ids, process = (frames.ints(launches, c) for c in ("correlation", "process"))
+def _processes_of_calls(launches: frames.Launches) -> _UniqueValues:
+    ids, process = launches.correlation, launches.process
     calls = np.flatnonzero(ids > 0)
     return _UniqueValues(ids[calls], process[calls])
 
@@ -128,20 +127,18 @@ SYNCS = {
     "Context Sync": "context",
 }
 
-Column = Ints | pd.Categorical
 
-
-def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame:
+def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> frames.Activities:
     """Return the frame `activities`: kernels, memcpys, memsets; ``process`` is by sort."""
     parts = [
         _frame(_kernels(by["kernels"]), by["kernels"], process["kernels"]),
         _frame(_copies(by["copies"]), by["copies"], process["copies"]),
         _frame(_fills(by["fills"]), by["fills"], process["fills"]),
     ]
-    return frames.concat([part for part in parts if len(part)] or parts[:1])
+    return frames.Activities.concat([part for part in parts if len(part)] or parts[:1])
 
 
-def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame:
+def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> frames.Waits:
     """Return the frame `waits`: synchronizations, then event records."""
     syncs, records = by["syncs"], by["records"]
     kinds = [SYNCS.get(str(kind), "unknown") for kind in syncs.column("cuda_sync_kind")]
@@ -155,16 +152,16 @@ def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame
             {"event": records.ints("event_id")},
         ),
     ]
-    return frames.concat([part for part in parts if len(part)] or parts[:1])
+    return frames.Waits.concat([part for part in parts if len(part)] or parts[:1])
 
 
 def _waits(
     events: Events, process: Ints, kinds: Sequence[str], event: dict[str, Ints]
-) -> pd.DataFrame:
+) -> frames.Waits:
     place = _common_columns(events, process) | event
     place |= {c: np.where(place[c] == NONE, MISSING, place[c]) for c in ("stream", "event")}
     kind = np.array([frames.WAIT_KINDS.index(name) for name in kinds], np.int64)
-    return frames.frame("waits", {**place, "kind": frames.names(kind, frames.WAIT_KINDS)})
+    return frames.Waits(place | {"kind": frames.Names(kind, frames.WAIT_KINDS)})
 
 
 def _common_columns(events: Events, process: Ints) -> dict[str, Ints]:
@@ -172,7 +169,7 @@ def _common_columns(events: Events, process: Ints) -> dict[str, Ints]:
     return {"start": events.start, "end": events.end, "process": process, **where}
 
 
-def _frame(specific: dict[str, Column], events: Events, process: Ints) -> pd.DataFrame:
+def _frame(specific: dict[str, frames.Column], events: Events, process: Ints) -> frames.Activities:
     graph = {c: events.ints(f"{c.replace('_', ' ')} id") for c in ("graph", "graph_node")}
     graph = {c: np.where(ids > 0, ids, MISSING) for c, ids in graph.items()}  # 0 stands for none
     columns = {
@@ -181,19 +178,19 @@ def _frame(specific: dict[str, Column], events: Events, process: Ints) -> pd.Dat
         "bytes": events.ints("bytes"),
         **specific,
     }
-    return frames.frame("activities", columns)
+    return frames.Activities(columns)
 
 
-def _kernels(events: Events) -> dict[str, Column]:
+def _kernels(events: Events) -> dict[str, frames.Column]:
     """Return the columns of kernels; the trace has only the sum of their shared memory."""
     code, distinct = _distinct(events)
     full = [clean(name) for name in distinct]
     graph = np.array([bool(GRAPH.fullmatch(name)) for name in full], bool)[code]
     short = [name if GRAPH.fullmatch(name) else short_name(name) for name in full]
-    whole = frames.names(*unique_names(code, full))
+    whole = frames.Names(*unique_names(code, full))
     return {
         "kind": _kinds(np.where(graph, GRAPHS, KERNELS)),
-        "name": frames.names(*unique_names(code, short)),
+        "name": frames.Names(*unique_names(code, short)),
         "full_name": whole,
         "mangled": whole,
         "registers": events.ints("registers per thread"),
@@ -203,7 +200,7 @@ def _kernels(events: Events) -> dict[str, Column]:
     }
 
 
-def _shape(events: Events, prefix: str) -> dict[str, Column]:
+def _shape(events: Events, prefix: str) -> dict[str, frames.Column]:
     lists = [extents if type(extents) is list else () for extents in events.column(prefix)]
     return {
         f"{prefix}_{axis}": integers(
@@ -213,7 +210,7 @@ def _shape(events: Events, prefix: str) -> dict[str, Column]:
     }
 
 
-def _copies(events: Events) -> dict[str, Column]:
+def _copies(events: Events) -> dict[str, frames.Column]:
     code, distinct = _distinct(events)
     matches = [COPY.fullmatch(name) for name in distinct]
     labels = [_copy_label(match["way"]) if match else UNKNOWN for match in matches]
@@ -235,7 +232,7 @@ def _copies(events: Events) -> dict[str, Column]:
     }
 
 
-def _fills(events: Events) -> dict[str, Column]:
+def _fills(events: Events) -> dict[str, frames.Column]:
     code, distinct = _distinct(events)
     matches = [SET.fullmatch(name) for name in distinct]
     return {
@@ -249,17 +246,17 @@ def _fills(events: Events) -> dict[str, Column]:
 
 def _distinct(events: Events) -> tuple[Ints, list[str]]:
     """Return a code per event and the distinct names."""
-    code, distinct = pd.factorize(np.array([*events.name, ""], object))
-    return code[:-1].astype(np.int64), list(distinct)
+    names = frames.Names.of(events.name)
+    return names.codes, names.texts
 
 
-def _kinds(codes: Ints) -> pd.Categorical:
-    return frames.names(codes.astype(np.int64), frames.ACTIVITY_KINDS)
+def _kinds(codes: Ints) -> frames.Names:
+    return frames.Names(codes.astype(np.int64), frames.ACTIVITY_KINDS)
 
 
-def _all_names(code: Ints, names: list[str]) -> dict[str, Column]:
+def _all_names(code: Ints, names: list[str]) -> dict[str, frames.Column]:
     """Return the three name columns of an activity that is no kernel: they are equal."""
-    return dict.fromkeys(("name", "full_name", "mangled"), frames.names(*unique_names(code, names)))
+    return dict.fromkeys(("name", "full_name", "mangled"), frames.Names(*unique_names(code, names)))
 
 
 def _copy_label(letters: str) -> str:
@@ -299,15 +296,16 @@ KINETO_FACTS = {  # our names: Kineto's
 THREADS = "maxThreadsPerMultiprocessor"
 
 
-def devices(properties: Any, by: Mapping[str, Events], activities: pd.DataFrame) -> pd.DataFrame:
+def devices(
+    properties: Any, by: Mapping[str, Events], activities: frames.Activities
+) -> frames.Devices:
     """Return the frame `devices`: a row per (process, device) that was used.
 
     The pid of a device in the trace is the number of the GPU.
     """
     pids = [pid for sort in ("kernels", "copies", "fills") for pid, _ in by[sort].where]
-    used = activities[["process", "device"]].assign(gpu=integers(pids))
-    used = used.drop_duplicates(["process", "device"]).sort_values(["process", "device"])
-    process, device, gpu = (used[c].to_numpy() for c in ("process", "device", "gpu"))
+    used = frames.used_devices(activities)
+    process, device, gpu = activities.process[used], activities.device[used], integers(pids)[used]
     known = _properties_by_id(properties)
     gpus = [known.get(number, {}) for number in gpu.tolist()]
     name = clean_names([str(gpu_properties.get("name", "")) for gpu_properties in gpus])
@@ -318,8 +316,7 @@ def devices(properties: Any, by: Mapping[str, Events], activities: pd.DataFrame)
     facts["warps_per_sm"] = _warps_per_sm(
         integers([gpu_properties.get(THREADS) for gpu_properties in gpus]), facts["warp_size"]
     )
-    keys = {"process": process, "device": device, "gpu": gpu}
-    return frames.frame("devices", {**keys, **facts, "name": name})
+    return frames.Devices(facts, process=process, device=device, gpu=gpu, name=name)
 
 
 def _properties_by_id(properties: Any) -> dict[int, dict[str, Any]]:

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.capture import MAX_DISTANCE_NS
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import MISSING
-from bridge.importers.texts import Ints
 
 # -- Files packed by gzip
 
@@ -199,10 +197,10 @@ def clean(text: str) -> str:
     return plain.replace("\0", "\\0")
 
 
-def clean_names(texts: Sequence[str]) -> pd.Categorical:
+def clean_names(texts: Sequence[str]) -> frames.Names:
     """Return a categorical from a text per row; names are cleaned."""
     distinct = {text: clean(text) for text in dict.fromkeys(texts)}
-    return frames.names_of([distinct[text] for text in texts])
+    return frames.Names.of([distinct[text] for text in texts])
 
 
 # -- The events of a trace by sort; invalid events are left out and counted

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.call_chains import CallChains, Frame, nodes_of, python_frame, tree
 from bridge.importers.capture import UNREAD, Capture, Facts
 from bridge.importers.errors import NotAReport, NothingRecorded
-from bridge.importers.frames import MISSING
 from bridge.importers.kineto.device import activities, devices, owners, waits
 from bridge.importers.kineto.events import (
     ANNOTATION,
@@ -33,7 +32,7 @@ from bridge.importers.kineto.events import (
     integers,
 )
 from bridge.importers.range_texts import name_lengths
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 # -- Processes and threads
 
@@ -70,7 +69,7 @@ class Places:
         tids = np.array([self.tids[_identifier(tid)] for _, tid in events.where], np.int64)
         return self.process(events) | tids
 
-    def threads(self, meta: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    def threads(self, meta: Sequence[dict[str, Any]]) -> frames.Threads:
         """Return the frame `threads` of all named threads; the last of several names counts."""
         names = {
             (_identifier(event.get("pid")), _identifier(event.get("tid"))): name
@@ -79,17 +78,17 @@ class Places:
         named = [(pid, tid, name) for (pid, tid), name in names.items() if (pid, tid) in self.used]
         process = np.array([self.pids[pid] for pid, _, _ in named], np.int64) << BITS
         thread = process | np.array([self.tids[tid] for _, tid, _ in named], np.int64)
-        name = frames.names_of([name for _, _, name in named])
-        return frames.frame("threads", {"thread": thread, "process": process, "name": name})
+        name = frames.Names.of([name for _, _, name in named])
+        return frames.Threads(thread=thread, process=process, name=name)
 
-    def processes(self, meta: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    def processes(self, meta: Sequence[dict[str, Any]]) -> frames.Processes:
         """Return the frame `processes`, with names where the trace has them."""
         names = {
             _identifier(event.get("pid")): name for event, name in _names(meta, "process_name")
         }
         process = np.array(list(self.pids.values()), np.int64) << BITS
-        name = frames.names_of([names.get(pid, "") for pid in self.pids])
-        return frames.frame("processes", {"process": process, "name": name})
+        name = frames.Names.of([names.get(pid, "") for pid in self.pids])
+        return frames.Processes(process=process, name=name)
 
 
 def _names(meta: Sequence[dict[str, Any]], kind: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -135,24 +134,24 @@ COLLECTIVE_KEYS = (
 )  # fmt: skip
 
 
-def ranges(events: Events, places: Places) -> tuple[pd.DataFrame, Texts]:
+def ranges(events: Events, places: Places) -> tuple[frames.Ranges, Texts]:
     """Return the frame `ranges`, in the order of the trace (outer before inner), and its texts."""
     category = np.array([_category(name) for name in events.category], np.int64)
     is_op = (category == CATEGORIES.index(OP)).tolist()
     op_names, overloads = _split_overloads(events.name, is_op)
     raw_texts = map(_range_text, op_names, is_op, events.args)
-    text_codes, distinct = pd.factorize(np.array([*raw_texts, ""], object))
-    texts = Texts.of(clean(text) for text in distinct)
+    raw = frames.Names.of(raw_texts)
+    text = raw.codes
+    texts = Texts.of(map(clean, raw.texts))
     code, names = texts.factorize(name_lengths(texts))
-    text = text_codes[:-1].astype(np.int64)
     columns = _common_columns(events, places) | {
-        "name": frames.names(code[text], names),
-        "kind": frames.names(np.zeros(len(events), np.int64), frames.RANGE_KINDS),
-        "category": frames.names(category, CATEGORIES),
+        "name": frames.Names(code[text], names),
+        "kind": frames.Names(np.zeros(len(events), np.int64), frames.RANGE_KINDS),
+        "category": frames.Names(category, CATEGORIES),
         "json": clean_names([*map(_details, overloads, events.args)]),
         "text": text,
     }
-    return frames.frame("ranges", columns | _domains(events.name, category)), texts
+    return frames.Ranges(columns | _domains(events.name, category)), texts
 
 
 STACK = (
@@ -165,23 +164,23 @@ def call_chains(events: Events) -> CallChains:
     if not any(STACK in args for args in events.args):
         return CallChains()
     stacks = [args.get(STACK) for args in events.args]
-    code, distinct = pd.factorize(np.array([s if type(s) is str else "" for s in stacks], object))
-    split = [[f for f in text.strip('"').split(";") if f.strip()] for text in distinct]
+    stack = frames.Names.of(s if type(s) is str else "" for s in stacks)
+    split = [[f for f in text.strip('"').split(";") if f.strip()] for text in stack.texts]
     number = {text: row for row, text in enumerate(dict.fromkeys(f for s in split for f in s))}
-    rows = [(c, d, number[f]) for c, stack in enumerate(split) for d, f in enumerate(stack)]
+    rows = [(c, d, number[f]) for c, parts in enumerate(split) for d, f in enumerate(parts)]
     chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
     made = tree(chain, depth, frame, len(split))
     known = [python_frame(clean(text)) or Frame(clean(text), "", python=True) for text in number]
-    return CallChains(nodes_of(made, known), range=made.leaf[code.astype(np.int64)])
+    return CallChains(nodes_of(made.parent, made.frame, known), range=made.leaf[stack.codes])
 
 
-def launches(events: Events, places: Places) -> pd.DataFrame:
+def launches(events: Events, places: Places) -> frames.Launches:
     """Return the frame `launches`: calls of the CUDA runtime and driver."""
     columns = _common_columns(events, places) | {
         "correlation": events.ints("correlation"),
         "name": clean_names(events.name),
     }
-    return frames.frame("launches", columns)
+    return frames.Launches(columns)
 
 
 def _common_columns(events: Events, places: Places) -> dict[str, Any]:
@@ -203,7 +202,7 @@ def _domains(names: Sequence[str], category: Ints) -> dict[str, Any]:
     domain = np.where(
         (category == CATEGORIES.index(PYTHON)) & ~is_module, PYTHON_DOMAIN, DEFAULT_DOMAIN
     )
-    return {"domain": domain, "domain_name": frames.names(domain, ("", PYTHON))}
+    return {"domain": domain, "domain_name": frames.Names(domain, ("", PYTHON))}
 
 
 # An op with its overload, as traces have it with capture_overload_names=True.
@@ -259,7 +258,7 @@ PAGEABLE, DEVICE, UNKNOWN = (
 CUDA = 1
 
 
-def memory(events: Events, places: Places) -> pd.DataFrame:
+def memory(events: Events, places: Places) -> frames.Memory:
     """Return the frame `memory`: a row per allocation and release of PyTorch's allocators.
 
     Traces have them with profile_memory=True; ``Bytes`` of a release are negative. The pool of a
@@ -270,21 +269,21 @@ def memory(events: Events, places: Places) -> pd.DataFrame:
     device = events.ints("Device Type")
     reserved = events.ints("Total Reserved")
     kind = np.select([device == HOST_DEVICE, device == CUDA], [PAGEABLE, DEVICE], UNKNOWN)
-    columns: dict[str, Ints | pd.Categorical] = {
+    columns: dict[str, frames.Column] = {
         "time": events.start,
         "thread": places.thread(events),
         "process": places.process(events),
         "device": events.ints("Device Id"),
-        "kind": frames.names(kind.astype(np.int64), frames.MEMORY_KINDS),
+        "kind": frames.Names(kind.astype(np.int64), frames.MEMORY_KINDS),
         "operation": np.where(size < 0, frames.RELEASE, frames.ALLOCATE),
         "address": events.ints("Addr"),
         "bytes": np.abs(size),
         "reserved": np.where((device == HOST_DEVICE) | (reserved < 0), MISSING, reserved),
         "allocated": events.ints("Total Allocated"),
     }
-    table = frames.frame("memory", columns)
+    table = frames.Memory(columns)
     rows = np.flatnonzero(size != 0)
-    return table if len(rows) == len(table) else table.iloc[rows].reset_index(drop=True)
+    return table if len(rows) == len(table) else table.take(rows)
 
 
 # -- The capture
@@ -334,10 +333,11 @@ def _capture(
     range_frame, texts = ranges(by[RANGES], places)
     launch_frame = launches(by[CALLS], places)
     processes = places.processes(trace_events.meta)
-    process = owners(by, launch_frame, frames.ints(processes, "process"))
+    process = owners(by, launch_frame, processes.process)
     activity_frame = activities(by, process)
-    tables = [table for table in (range_frame, launch_frame, activity_frame) if len(table)]
-    span = (min(int(t["start"].min()) for t in tables), max(int(t["end"].max()) for t in tables))
+    timed: tuple[frames.Timed, ...] = (range_frame, launch_frame, activity_frame)
+    tables = [table for table in timed if len(table)]
+    span = (min(int(t.start.min()) for t in tables), max(int(t.end.max()) for t in tables))
     epoch = int(integers([head.get(BASE)])[0]) if BASE in head else 0
     warnings = (
         *_missing_warnings(name, trace_events, range_frame, launch_frame, activity_frame),
@@ -360,7 +360,7 @@ def _capture(
         ranges=range_frame,
         launches=launch_frame,
         activities=activity_frame,
-        marks=frames.frame("marks", {}),
+        marks=frames.Marks(),
         waits=waits(by, process),
         memory=memory(by[MEMORY], places),
         threads=places.threads(trace_events.meta),
@@ -403,9 +403,9 @@ def _unread(events: TraceEvents) -> dict[str, int]:
 def _missing_warnings(
     name: str,
     events: TraceEvents,
-    ranges: pd.DataFrame,
-    launches: pd.DataFrame,
-    activities: pd.DataFrame,
+    ranges: frames.Ranges,
+    launches: frames.Launches,
+    activities: frames.Activities,
 ) -> list[str]:
     """Return the warnings about missing kinds of records."""
     if not len(activities):

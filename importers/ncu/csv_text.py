@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from bridge.importers.arrays import MISSING
 from bridge.importers.errors import NotAReport, NothingRecorded
-from bridge.importers.frames import MISSING
 from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, Rule, Value
 from bridge.importers.ncu.rep import decimal_comma, number, scaled
 

@@ -8,11 +8,10 @@ from math import isnan
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
-from bridge.importers.frames import KERNEL, MISSING
-from bridge.importers.texts import Ints
+from bridge.importers.arrays import MISSING, Floats, Ints
+from bridge.importers.frames import KERNEL, Names
 
 # -- Kernels
 
@@ -102,7 +101,34 @@ class Kernel:
 # -- Metrics
 
 
-RULES = ("section", "rule", "kind", "text", "scope")
+class KernelMetrics(frames.Frame):
+    """The metrics of kernels, in base units: ns, byte, hz, byte/s, %.
+
+    ``kernel`` is its number. ``value`` is NaN for a text; ``text`` is '' for a number that a float
+    holds.
+    """
+
+    kernel: Ints
+    metric: Names
+    unit: Names
+    value: Floats
+    text: Names
+
+
+class RuleMessages(frames.Frame):
+    """The messages of rules about kernels.
+
+    ``kind`` is OPT, WRN or INF, ``scope`` global, local or ''; ``speedup`` is in per cent, -1 for
+    none.
+    """
+
+    kernel: Ints
+    section: Names
+    rule: Names
+    kind: Names
+    text: Names
+    scope: Names
+    speedup: Floats
 
 
 def _no_rows() -> Ints:
@@ -113,20 +139,14 @@ def _no_rows() -> Ints:
 class Metrics:
     """The metrics of kernels and the messages of rules.
 
-    ``table`` has a row per metric of a kernel: ``kernel`` (its number), ``metric``, ``unit`` (base
-    units: ns, byte, hz, byte/s, % …), ``value`` (float64, NaN for a text), ``text`` ('' for a
-    number that a float holds). ``rules`` has a row per message: ``kernel``, ``section``, ``rule``,
-    ``kind`` (OPT, WRN, INF), ``text``, ``scope`` (global, local, ''), ``speedup`` (per cent, -1
-    for none).
-
     ``of`` is the number of the measured kernel of each activity, -1 for none; ``sure`` is a code
     for the reliability of the match, if kernels were matched to another report. Both are empty
     without metrics. ``source`` names the reports of the metrics, if they are not those of the
     capture.
     """
 
-    table: pd.DataFrame = field(default_factory=lambda: _metric_table(()))
-    rules: pd.DataFrame = field(default_factory=lambda: _rule_table(()))
+    table: KernelMetrics = field(default_factory=KernelMetrics)
+    rules: RuleMessages = field(default_factory=RuleMessages)
     of: Ints = field(default_factory=_no_rows)
     sure: Ints = field(default_factory=_no_rows)
     source: tuple[str, ...] = ()
@@ -138,7 +158,7 @@ class Metrics:
     def kernels(self) -> int:
         """The number of measured kernels, also those without metrics or an activity."""
         tables = (self.table, self.rules)
-        last = max(int(frames.ints(table, "kernel").max(initial=MISSING)) for table in tables)
+        last = max(int(table.kernel.max(initial=MISSING)) for table in tables)
         return max(last, int(self.of.max(initial=MISSING))) + 1
 
 
@@ -147,31 +167,30 @@ def metrics_of(kernels: Sequence[Kernel]) -> Metrics:
     return Metrics(_metric_table(kernels), _rule_table(kernels), np.arange(len(kernels)))
 
 
-def _metric_table(kernels: Sequence[Kernel]) -> pd.DataFrame:
+def _metric_table(kernels: Sequence[Kernel]) -> KernelMetrics:
     rows = [
         (i, name, *value)
         for i, profiled in enumerate(kernels)
         for name, value in profiled.metrics.items()
     ]
     kernel, name, number, unit, text = zip(*rows, strict=True) if rows else ((),) * 5
-    columns = {
-        "kernel": np.array(kernel, np.int64),
-        "metric": frames.names_of(name),
-        "unit": frames.names_of(unit),
-        "value": np.array(number, np.float64),
-        "text": frames.names_of(text),
-    }
-    return pd.DataFrame(columns)
+    return KernelMetrics(
+        kernel=np.array(kernel, np.int64),
+        metric=Names.of(name),
+        unit=Names.of(unit),
+        value=np.array(number, np.float64),
+        text=Names.of(text),
+    )
 
 
-def _rule_table(kernels: Sequence[Kernel]) -> pd.DataFrame:
+def _rule_table(kernels: Sequence[Kernel]) -> RuleMessages:
     lines = [(i, rule) for i, kernel in enumerate(kernels) for rule in kernel.rules]
-    columns = {
-        "kernel": np.array([i for i, _ in lines], np.int64),
-        **{c: frames.names_of([getattr(rule, c) for _, rule in lines]) for c in RULES},
-        "speedup": np.array([rule.speedup for _, rule in lines], np.float64),
-    }
-    return pd.DataFrame(columns)
+    texts = ("section", "rule", "kind", "text", "scope")
+    return RuleMessages(
+        {c: Names.of(getattr(rule, c) for _, rule in lines) for c in texts},
+        kernel=np.array([i for i, _ in lines], np.int64),
+        speedup=np.array([rule.speedup for _, rule in lines], np.float64),
+    )
 
 
 def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
@@ -179,18 +198,16 @@ def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
     if not any(len(part.of) for part in parts):
         return Metrics()
     first = np.cumsum([0, *(part.kernels for part in parts)]).tolist()
-    values, rules = (
-        frames.concat(
-            [
-                table.assign(kernel=frames.ints(table, "kernel") + offset)
-                for table, offset in zip(tables, first, strict=False)
-            ]
+    numbered = [
+        (
+            part.table.replace(kernel=part.table.kernel + offset),
+            part.rules.replace(kernel=part.rules.kernel + offset),
         )
-        for tables in ([part.table for part in parts], [part.rules for part in parts])
-    )
+        for part, offset in zip(parts, first, strict=False)
+    ]
     return Metrics(
-        values,
-        rules,
+        KernelMetrics.concat([table for table, _ in numbered]),
+        RuleMessages.concat([rules for _, rules in numbered]),
         np.concatenate(
             [
                 _shifted(part.of, offset, count)

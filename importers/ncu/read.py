@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.capture import NSIGHT_COMPUTE, Capture, Facts
 from bridge.importers.errors import NothingRecorded
-from bridge.importers.frames import MISSING
 from bridge.importers.kineto.device import short_name
 from bridge.importers.ncu import csv_text, printing, rep
 from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, metrics_of
 from bridge.importers.ncu.rep import is_rep
 from bridge.importers.nsys.tables import Details, has_detail
 from bridge.importers.range_texts import name_lengths
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 # -- A timeline of kernels, and the ranges on it
 
@@ -195,7 +194,7 @@ def to_capture(name: str, schema: str, kernels: Sequence[Kernel], text: str = ""
         ranges=ranges,
         launches=_launches(kernels, slots),
         activities=_activities(kernels, slots),
-        marks=frames.frame("marks", {}),
+        marks=frames.Marks(),
         threads=_threads(kernels),
         processes=_processes(kernels),
         devices=_devices(kernels),
@@ -238,18 +237,18 @@ def _ints(values: Sequence[int]) -> Ints:
     return np.array(values, np.int64)
 
 
-def _activities(kernels: Sequence[Kernel], slots: Slots) -> pd.DataFrame:
+def _activities(kernels: Sequence[Kernel], slots: Slots) -> frames.Activities:
     full = [kernel.full_name for kernel in kernels]
     short = {name: short_name(name) for name in dict.fromkeys(full)}
     columns: dict[str, Any] = {
         "start": slots.began,
         "end": slots.ended,
-        "kind": frames.names_of([kernel.kind for kernel in kernels]),
+        "kind": frames.Names.of([kernel.kind for kernel in kernels]),
         "process": _ints([_process_of(kernel) for kernel in kernels]),
         "correlation": np.arange(1, len(kernels) + 1),
-        "name": frames.names_of([k.name or short[k.full_name] for k in kernels]),
-        "full_name": frames.names_of(full),
-        "mangled": frames.names_of([kernel.mangled for kernel in kernels]),
+        "name": frames.Names.of([k.name or short[k.full_name] for k in kernels]),
+        "full_name": frames.Names.of(full),
+        "mangled": frames.Names.of([kernel.mangled for kernel in kernels]),
     }
     for key in ("device", "context", "stream"):
         columns[key] = _ints(
@@ -260,7 +259,7 @@ def _activities(kernels: Sequence[Kernel], slots: Slots) -> pd.DataFrame:
         columns |= {f"{key}_{axis}": _ints([e[n] for e in extents]) for n, axis in enumerate("xyz")}
     for column, names in GEOMETRY_METRICS.items():
         columns[column] = _ints([kernel.whole(*names) for kernel in kernels])
-    return frames.frame("activities", columns)
+    return frames.Activities(columns)
 
 
 def _value_or_metric(kernel: Kernel, value: int, metric: str) -> int:
@@ -274,7 +273,7 @@ def _extent(kernel: Kernel, what: str) -> tuple[int, ...]:
     return tuple(kernel.whole(f"launch__{what}_dim_{axis}") for axis in "xyz")
 
 
-def _launches(kernels: Sequence[Kernel], slots: Slots) -> pd.DataFrame:
+def _launches(kernels: Sequence[Kernel], slots: Slots) -> frames.Launches:
     """Return the frame `launches`: one of no length per kernel, within the ranges around it."""
     process = _ints([_process_of(kernel) for kernel in kernels])
     columns: dict[str, Any] = {
@@ -283,12 +282,12 @@ def _launches(kernels: Sequence[Kernel], slots: Slots) -> pd.DataFrame:
         "thread": process | _thread_bits(kernels),
         "process": process,
         "correlation": np.arange(1, len(kernels) + 1),
-        "name": frames.names_of([UNKNOWN_CALL] * len(kernels)),
+        "name": frames.Names.of([UNKNOWN_CALL] * len(kernels)),
     }
-    return frames.frame("launches", columns)
+    return frames.Launches(columns)
 
 
-def _ranges(kernels: Sequence[Kernel], slots: Slots) -> tuple[pd.DataFrame, Texts]:
+def _ranges(kernels: Sequence[Kernel], slots: Slots) -> tuple[frames.Ranges, Texts]:
     pushed, started = pushed_spans(kernels), started_spans(kernels)
     spans = [*pushed, *started]
     texts = Texts.of([span.range.name for span in spans])
@@ -305,40 +304,40 @@ def _ranges(kernels: Sequence[Kernel], slots: Slots) -> tuple[pd.DataFrame, Text
         "process": process,
         "domain": domain,
         "domain_name": domain_name,
-        "name": frames.names(codes, names),
-        "kind": frames.names(is_started.astype(np.int64), frames.RANGE_KINDS),
+        "name": frames.Names(codes, names),
+        "kind": frames.Names(is_started.astype(np.int64), frames.RANGE_KINDS),
         "payload": _ints([span.range.payload for span in spans]),
         "text": np.arange(len(spans)),
     }
-    return frames.frame("ranges", columns), texts
+    return frames.Ranges(columns), texts
 
 
-def _domains(spans: Sequence[Span]) -> tuple[Ints, pd.Categorical]:
+def _domains(spans: Sequence[Span]) -> tuple[Ints, frames.Names]:
     """Return the number and name of each span's domain; the default one is 0 and ''."""
     names = ["" if s.range.domain == DEFAULT_DOMAIN else s.range.domain for s in spans]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(["", *names]))}
-    return _ints([numbers[name] for name in names]), frames.names_of(names)
+    return _ints([numbers[name] for name in names]), frames.Names.of(names)
 
 
-def _threads(kernels: Sequence[Kernel]) -> pd.DataFrame:
+def _threads(kernels: Sequence[Kernel]) -> frames.Threads:
     pairs = list(
         dict.fromkeys((_process_of(kernel), kernel.thread & LOW_BITS) for kernel in kernels)
     )
     process, thread = (_ints(column) for column in zip(*pairs, strict=True))
-    name = frames.names_of([""] * len(pairs))
-    return frames.frame("threads", {"thread": process | thread, "process": process, "name": name})
+    name = frames.Names.of([""] * len(pairs))
+    return frames.Threads(thread=process | thread, process=process, name=name)
 
 
-def _processes(kernels: Sequence[Kernel]) -> pd.DataFrame:
+def _processes(kernels: Sequence[Kernel]) -> frames.Processes:
     names = {_process_of(kernel): kernel.program for kernel in kernels}
     columns: dict[str, Any] = {
         "process": _ints(list(names)),
-        "name": frames.names_of(list(names.values())),
+        "name": frames.Names.of(list(names.values())),
     }
-    return frames.frame("processes", columns)
+    return frames.Processes(columns)
 
 
-def _devices(kernels: Sequence[Kernel]) -> pd.DataFrame:
+def _devices(kernels: Sequence[Kernel]) -> frames.Devices:
     """Return the frame `devices`: a row per GPU of a process, with the facts that metrics have."""
     first = {
         (_process_of(k), _value_or_metric(k, k.device, "launch__device_id")): k
@@ -351,6 +350,6 @@ def _devices(kernels: Sequence[Kernel]) -> pd.DataFrame:
         for fact, metric in DEVICE_FACTS.items()
     }
     values = [kernel.metrics.get(f"{rep.DEVICE}display_name") for kernel in known]
-    name = frames.names_of(["" if value is None else value.text for value in values])
+    name = frames.Names.of(["" if value is None else value.text for value in values])
     keys = {"process": process, "device": device, "gpu": device}
-    return frames.frame("devices", {**keys, **facts, "name": name})
+    return frames.Devices(keys | facts, name=name)

@@ -11,8 +11,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from bridge.importers.arrays import MISSING
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import GRAPH, KERNEL, MISSING
+from bridge.importers.frames import GRAPH, KERNEL
 from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, DURATION, Kernel, OpenRange, Rule, Value
 
 # -- Units: ncu prints ``1.60 usecond`` or ``5.12 cycle/nsecond``; values become exact base units

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
-from bridge.importers.frames import key_codes
+from bridge.importers.arrays import MISSING, Ints, factorize
 from bridge.importers.nsys import schema
 from bridge.importers.range_texts import name_lengths
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
-from bridge.importers.texts import Ints, Texts, unique_names
+from bridge.importers.texts import Texts, unique_names
 
 # -- Names of the ids of an export: registered strings, domains, categories
 
@@ -38,14 +37,14 @@ class Strings:
         place = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
         return np.where(self.ids[place] == ids, self.order[place], -1)
 
-    def column(self, ids: Ints, clean: Callable[[str], str] = str) -> pd.Categorical:
+    def column(self, ids: Ints, clean: Callable[[str], str] = str) -> frames.Names:
         """Return the strings of a column of ids; unknown ids become `UNNAMED`."""
-        codes, distinct = pd.factorize(ids)
+        codes, distinct = factorize(ids)
         rows = self.rows(distinct)
         decoded = self.values.decode(np.maximum(rows, 0)) if len(self.values) else []
         texts = [clean(t) for t in decoded] or [UNNAMED] * len(rows)
         names = [t if row >= 0 else UNNAMED for t, row in zip(texts, rows.tolist(), strict=True)]
-        return frames.names(*unique_names(codes.astype(np.int64), names))
+        return frames.Names(*unique_names(codes, names))
 
     def texts(self, ids: Ints) -> list[str]:
         """Return the string of each id, "" for unknown ids."""
@@ -67,25 +66,17 @@ def declared(keys: tuple[Ints, ...], texts: list[str]) -> dict[tuple[int, ...], 
     return result
 
 
-def lookup(
+def names_by_key(
     names: dict[tuple[int, ...], str],
     keys: tuple[Ints, ...],
     otherwise: Callable[[tuple[int, ...]], str],
-) -> pd.Categorical:
+) -> frames.Names:
     """Return the name of each row's key, ``otherwise(key)`` where it has none."""
-    codes, firsts = distinct(keys)
+    codes, firsts = frames.distinct_keys(*keys)
     distinct_keys = [tuple(int(key[row]) for key in keys) for row in firsts.tolist()]
-    return frames.names(
+    return frames.Names(
         *unique_names(codes, [names.get(key, otherwise(key)) for key in distinct_keys])
     )
-
-
-def distinct(keys: tuple[Ints, ...]) -> tuple[Ints, Ints]:
-    """Return a code per row for combinations of columns, and the first row of each code."""
-    (codes,) = key_codes(keys)
-    firsts = np.full(int(codes.max(initial=-1)) + 1, len(codes), np.int64)
-    np.minimum.at(firsts, codes, np.arange(len(codes)))
-    return codes, firsts
 
 
 # -- Ranges and marks
@@ -98,19 +89,19 @@ class Annotations:
     ints: dict[str, Ints]
     texts: Texts  # distinct registered strings, then every inline text
     text: Ints  # index into `texts` per row
-    name: pd.Categorical
-    json: pd.Categorical
+    name: frames.Names
+    json: frames.Names
 
     @classmethod
     def of(cls, columns: Columns, strings: Strings) -> Annotations:
         """Resolve the names of NVTX rows; inline texts precede registered strings."""
         ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
         pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
-        name = frames.names(*_names(pool, text, name_lengths(pool)))
+        name = frames.Names(*_names(pool, text, name_lengths(pool)))
         ints |= {"process": ints["thread"] & ~schema.THREAD_BITS}
         return cls(ints, pool, text, name, _json_column(columns, strings))
 
-    def ranges(self, last: int, session: int) -> pd.DataFrame:
+    def ranges(self, last: int, session: int) -> frames.Ranges:
         """Return the frame `ranges`: push/pop and start/end ranges.
 
         Ranges without an end are open. nsys gives them the end of the session (``session`` in ns,
@@ -126,21 +117,18 @@ class Annotations:
         columns = self._common_columns(rows) | {
             "start": start,
             "end": np.where(is_endless, last, end) if is_endless.any() else end,
-            "kind": frames.names(is_phase.astype(np.int64), frames.RANGE_KINDS),
+            "kind": frames.Names(is_phase.astype(np.int64), frames.RANGE_KINDS),
             "color": frames.pick(self.ints["color"], rows),
-            "open": is_endless
-            | ((session > frames.MISSING) & (start < session) & (session <= end)),
+            "open": is_endless | ((session > MISSING) & (start < session) & (session <= end)),
             "text": frames.pick(self.text, rows),
         }
-        return frames.frame("ranges", columns)
+        return frames.Ranges(columns)
 
-    def marks(self) -> pd.DataFrame:
+    def marks(self) -> frames.Marks:
         rows = np.flatnonzero(np.isin(self.ints["type"], schema.MARK))
-        return frames.frame(
-            "marks", self._common_columns(rows) | {"time": self.ints["start"][rows]}
-        )
+        return frames.Marks(self._common_columns(rows) | {"time": self.ints["start"][rows]})
 
-    def _common_columns(self, rows: Ints) -> dict[str, Ints | pd.Categorical]:
+    def _common_columns(self, rows: Ints) -> dict[str, Ints | frames.Names]:
         columns = {
             c: frames.pick(self.ints[c], rows) for c in ("thread", "process", "domain", "payload")
         }
@@ -151,38 +139,34 @@ class Annotations:
             "json": _pick_names(self.json, rows),
         }
 
-    def _domain_names(self, rows: Ints) -> pd.Categorical:
+    def _domain_names(self, rows: Ints) -> frames.Names:
         """Return the domain's name per row; '' for the default or an undeclared domain."""
         names = self._declared_names(schema.DOMAIN_NAME, ("process", "domain"))
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain"))
-        return lookup(names, keys, lambda _: "")
+        return names_by_key(names, keys, lambda _: "")
 
     def domain_name(self, name: str) -> int:
         """Return the number of the domain of this name, -1 for none."""
         declared_domains = self._declared_names(schema.DOMAIN_NAME, ("process", "domain"))
-        return next(
-            (number for (_, number), n in declared_domains.items() if n == name), frames.MISSING
-        )
+        return next((number for (_, number), n in declared_domains.items() if n == name), MISSING)
 
     def category_declarations(self) -> list[tuple[int, int, str]]:
         """Return process, domain and name of each declaration of a category."""
         rows = np.flatnonzero(self.ints["type"] == schema.CATEGORY_NAME)
         columns = (self.ints[c][rows].tolist() for c in ("process", "domain"))
-        return list(zip(*columns, map(str, self.name[rows]), strict=True))
+        return list(zip(*columns, self.name[rows], strict=True))
 
-    def _category_names(self, rows: Ints) -> pd.Categorical:
+    def _category_names(self, rows: Ints) -> frames.Names:
         """Return the category's name per row: '' for none, the number if it is undeclared."""
         names = self._declared_names(schema.CATEGORY_NAME, ("process", "domain", "category"))
         names = {key: name for key, name in names.items() if key[2]}  # 0 stands for none
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain", "category"))
-        return lookup(names, keys, lambda key: str(key[2]) if key[2] else "")
+        return names_by_key(names, keys, lambda key: str(key[2]) if key[2] else "")
 
     def _declared_names(self, event: int, keys: tuple[str, ...]) -> dict[tuple[int, ...], str]:
         rows = np.flatnonzero(self.ints["type"] == event)
         rows = rows[np.argsort(self.ints["start"][rows], kind="stable")]
-        return declared(
-            tuple(self.ints[key][rows] for key in keys), [str(n) for n in self.name[rows]]
-        )
+        return declared(tuple(self.ints[key][rows] for key in keys), self.name[rows].tolist())
 
 
 def pool_texts(
@@ -192,9 +176,9 @@ def pool_texts(
 
     A row without a text has index 0, which holds ``nothing``.
     """
-    registered = np.flatnonzero((inline.sizes == 0) & (ids != frames.MISSING))
-    codes, distinct = pd.factorize(strings.rows(ids[registered]))
-    texts = strings.values.take(distinct[distinct >= 0])  # noqa: PD011 - of Strings
+    registered = np.flatnonzero((inline.sizes == 0) & (ids != MISSING))
+    codes, distinct = factorize(strings.rows(ids[registered]))
+    texts = strings.values.take(distinct[distinct >= 0])
     inline_rows = np.flatnonzero(inline.sizes > 0)
     # Empty texts take no bytes: without them the block stays as it is.
     pool = Texts.concat(
@@ -207,24 +191,24 @@ def pool_texts(
     return pool, place
 
 
-def _json_column(columns: Columns, strings: Strings) -> pd.Categorical:
+def _json_column(columns: Columns, strings: Strings) -> frames.Names:
     """Return the attached JSON per row: inline or registered text, or a number; '' for none."""
     inline, numbers = texts_of(columns, "json"), texts_of(columns, "number")
     ids = ints_of(columns, "json_id")
-    if not (len(inline.data) or len(numbers.data) or (ids != frames.MISSING).any()):
-        return frames.names(np.zeros(len(inline), np.int8), [""])
+    if not (len(inline.data) or len(numbers.data) or (ids != MISSING).any()):
+        return frames.Names(np.zeros(len(inline), np.int8), [""])
     row = np.arange(len(inline))
-    has_text = (inline.sizes > 0) | (ids != frames.MISSING)
+    has_text = (inline.sizes > 0) | (ids != MISSING)
     texts = Texts.concat([inline, numbers]).take(np.where(has_text, row, row + len(row)))
     pool, place = pool_texts(texts, ids, strings, nothing="")
-    return frames.names(*_names(pool, place, pool.sizes))
+    return frames.Names(*_names(pool, place, pool.sizes))
 
 
-def _pick_names(column: pd.Categorical, rows: Ints) -> pd.Categorical:
+def _pick_names(column: frames.Names, rows: Ints) -> frames.Names:
     return column[rows] if len(rows) < len(column) else column
 
 
 def _names(pool: Texts, text: Ints, lengths: Ints) -> tuple[Ints, list[str]]:
     codes, names = pool.factorize(lengths)
-    row_codes, distinct = pd.factorize(codes[text])
-    return unique_names(row_codes.astype(np.int64), [names[c] for c in distinct.tolist()])
+    row_codes, distinct = factorize(codes[text])
+    return unique_names(row_codes, [names[c] for c in distinct.tolist()])

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames, profiler_words, program_errors
-from bridge.importers.frames import MISSING
+from bridge.importers.arrays import MISSING
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.annotations import Strings
 from bridge.importers.program_rates import rate_text
@@ -73,18 +72,15 @@ def rates(streams: Columns, strings: Strings) -> list[Quote]:
     return [Quote(process, INFO, shortened(text), frames.RATE) for process, text in found if text]
 
 
-def as_diagnostics(lines: Sequence[Quote]) -> pd.DataFrame:
+def as_diagnostics(lines: Sequence[Quote]) -> frames.Diagnostics:
     """Return the lines as rows of the frame `diagnostics`."""
     process, severity = ([getattr(q, name) for q in lines] for name in ("process", "severity"))
-    return frames.frame(
-        "diagnostics",
-        {
-            "time": np.full(len(lines), MISSING),
-            "process": np.array(process, np.int64),
-            "source": np.array([line.source for line in lines], np.int64),
-            "severity": np.array(severity, np.int64),
-            "name": frames.names_of([line.text for line in lines]),
-        },
+    return frames.Diagnostics(
+        time=np.full(len(lines), MISSING),
+        process=np.array(process, np.int64),
+        source=np.array([line.source for line in lines], np.int64),
+        severity=np.array(severity, np.int64),
+        name=frames.Names.of([line.text for line in lines]),
     )
 
 

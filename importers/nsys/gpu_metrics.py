@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
-from bridge.importers.frames import MISSING, key_codes
+from bridge.importers.arrays import MISSING, Ints
+from bridge.importers.frames import key_codes
 from bridge.importers.nsys.schema import GPU_BITS
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
-from bridge.importers.texts import Ints
 
 
-def gpu_metrics(columns: Columns, names: Columns) -> pd.DataFrame:
+def gpu_metrics(columns: Columns, names: Columns) -> frames.GpuMetrics:
     """Return the frame `gpu_metrics`: a row per sample of a metric.
 
     Samples without a value are left out.
@@ -20,18 +19,15 @@ def gpu_metrics(columns: Columns, names: Columns) -> pd.DataFrame:
     time, value = ints_of(columns, "time"), ints_of(columns, "value")
     rows = np.flatnonzero(value >= 0)
     type_, metric = (frames.pick(ints_of(columns, c), rows) for c in ("type", "metric"))
-    return frames.frame(
-        "gpu_metrics",
-        {
-            "time": frames.pick(time, rows),
-            "gpu": type_ & GPU_BITS,
-            "metric": _names(type_, metric, names),
-            "value": frames.pick(value, rows),
-        },
+    return frames.GpuMetrics(
+        time=frames.pick(time, rows),
+        gpu=type_ & GPU_BITS,
+        metric=_names(type_, metric, names),
+        value=frames.pick(value, rows),
     )
 
 
-def _names(type_: Ints, metric: Ints, names: Columns) -> pd.Categorical:
+def _names(type_: Ints, metric: Ints, names: Columns) -> frames.Names:
     """Return the name of the metric of each sample; ``metric 7`` for one that has no name."""
     described = tuple(ints_of(names, c) for c in ("type", "metric"))
     known, own = key_codes(described, (type_, metric))
@@ -44,7 +40,7 @@ def _names(type_: Ints, metric: Ints, names: Columns) -> pd.Categorical:
         (texts[place] if place != MISSING else "") or f"metric {number}"
         for place, number in zip(name_of[used].tolist(), metric[first].tolist(), strict=True)
     ]
-    codes, distinct = pd.factorize(np.array(text_of_key, dtype=object))
+    names_of_key = frames.Names.of(text_of_key)
     code_of_key = np.full(keys, MISSING)
-    code_of_key[used] = codes
-    return frames.names(code_of_key[own], list(distinct))
+    code_of_key[used] = names_of_key.codes
+    return frames.Names(code_of_key[own], names_of_key.texts)

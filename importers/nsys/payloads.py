@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.importers import frames
-from bridge.importers.frames import MISSING, key_codes
+from bridge.importers.arrays import MISSING, Ints
+from bridge.importers.frames import key_codes
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.annotations import Annotations
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 # -- Blobs
 
@@ -233,12 +233,12 @@ class Messages:
         texts = [names.get(value, f"operator {value}") for value in values.tolist()]
         self.reduction[rows] = np.array(texts, object)[code] if len(rows) else texts
 
-    def read_json(self, texts: pd.Categorical, rows: Ints) -> None:
+    def read_json(self, texts: frames.Names, rows: Ints) -> None:
         """Read the fields of payloads that an export has as JSON, each distinct text once."""
-        codes = texts.codes.astype(np.int64)
+        codes = texts.codes
         rows = rows[codes[rows] >= 0]
         for code in np.unique(codes[rows]).tolist():  # one iteration per distinct text
-            fields = _json_fields(str(texts.categories[code]))
+            fields = _json_fields(texts.texts[code])
             if not fields:
                 continue
             found = rows[codes[rows] == code]
@@ -288,7 +288,9 @@ def _integer(value: Any) -> int | None:
 NCCL_NAME = re.compile(r"nccl[A-Z]")  # ncclAllReduce; PyTorch's ranges are called nccl:all_reduce
 
 
-def nccl_calls(annotations: Annotations, read: Mapping[str, Columns]) -> tuple[pd.DataFrame, int]:
+def nccl_calls(
+    annotations: Annotations, read: Mapping[str, Columns]
+) -> tuple[frames.NcclCalls, int]:
     """Return the frame `nccl_calls`, and the number of payloads that could not be read.
 
     The frame has the ranges of NCCL's functions with what their payloads say; it is empty if no
@@ -296,26 +298,23 @@ def nccl_calls(annotations: Annotations, read: Mapping[str, Columns]) -> tuple[p
     """
     blobs = texts_of(read["annotations"], "blob")
     names = annotations.name
-    is_nccl = np.array([*(bool(NCCL_NAME.match(name)) for name in names.categories), False])
     messages, unread = Messages.none(len(blobs)), 0
     if len(blobs.data):
         tables = (read[f"payload_{part}"] for part in ("schemas", "entries", "enums"))
         unread = messages.read(Blobs.of(blobs), Schemas.of(*tables))
     is_range = np.isin(annotations.ints["type"], schema.PUSH_POP)
-    rows = np.flatnonzero(is_nccl[names.codes] & is_range)
+    rows = np.flatnonzero(names.matching(NCCL_NAME.match) & is_range)
     messages.read_json(annotations.json, rows[~messages.is_read[rows]])
     if not messages.is_read[rows].any():
-        return frames.frame("nccl_calls", {}), unread
+        return frames.NcclCalls(), unread
     ints = annotations.ints
     columns = {name: ints[name][rows] for name in ("start", "end", "thread", "process")}
     columns["end"] = np.where(
         columns["end"] == schema.NO_TIME, np.iinfo(np.int64).max, columns["end"]
     )
     numbers = {name: messages.numbers[name][rows] for name in NUMBERS}
-    reduction = frames.names_of(messages.reduction[rows].tolist())
+    reduction = frames.Names.of(messages.reduction[rows].tolist())
     return (
-        frames.frame(
-            "nccl_calls", {**columns, **numbers, "name": names[rows], "reduction": reduction}
-        ),
+        frames.NcclCalls(columns | numbers, name=names[rows], reduction=reduction),
         unread,
     )

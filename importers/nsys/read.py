@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints, factorize, lookup
 from bridge.importers.arrow_columns import ColumnarExport
 from bridge.importers.capture import Capture, Facts, check_durations
 from bridge.importers.column_files import files_of, is_columnar
 from bridge.importers.device_work import is_next_to_nothing
 from bridge.importers.errors import NotAReport, NothingRecorded
-from bridge.importers.frames import MISSING
 from bridge.importers.nsys import diagnostics_text, schema
 from bridge.importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
 from bridge.importers.nsys.devices import activities, cuda_streams, memory, waits
@@ -42,7 +41,7 @@ from bridge.importers.nsys.times import (
 )
 from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, texts_of
-from bridge.importers.texts import Ints, Texts, unique_names
+from bridge.importers.texts import Texts, unique_names
 
 # -- Devices
 
@@ -55,20 +54,18 @@ def has_no_gpu(read: Mapping[str, Columns]) -> bool:
     return "0" in {facts.get(schema.DRIVER), facts.get(schema.DISCRETE_GPU)}
 
 
-def devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
+def devices(read: dict[str, Columns], on_device: frames.Activities) -> frames.Devices:
     """Return the frame `devices`: a row per (process, device number) that was used."""
-    used = on_device[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
-    process, device = used["process"].to_numpy(), used["device"].to_numpy()
+    used = frames.used_devices(on_device)
+    process, device = on_device.process[used], on_device.device[used]
     gpus = read["gpus"]
     gpu = _gpu_numbers(process, device, read)
     rows = {number: row for row, number in enumerate(ints_of(gpus, "gpu").tolist())}
     row = np.array([rows.get(number, MISSING) for number in gpu.tolist()], np.int64)
     names = [*texts_of(gpus, "name").decode(), ""]
-    facts = {name: np.append(ints_of(gpus, name), MISSING)[row] for name in frames.DEVICE_FACTS}
-    name = frames.names_of([names[r] for r in row.tolist()])
-    return frames.frame(
-        "devices", {"process": process, "device": device, "gpu": gpu, "name": name, **facts}
-    )
+    facts = {name: lookup(ints_of(gpus, name), row) for name in frames.DEVICE_FACTS}
+    name = frames.Names.of(names[r] for r in row.tolist())
+    return frames.Devices(facts, process=process, device=device, gpu=gpu, name=name)
 
 
 def _gpu_numbers(process: Ints, device: Ints, read: dict[str, Columns]) -> Ints:
@@ -89,23 +86,21 @@ def _gpu_numbers(process: Ints, device: Ints, read: dict[str, Columns]) -> Ints:
 # -- The profiler: its overhead, its messages, and other records, which cost time
 
 
-def overhead(columns: Columns, strings: Strings) -> pd.DataFrame:
+def overhead(columns: Columns, strings: Strings) -> frames.Overhead:
     """Return the frame `overhead`: a row per interval in which the profiler worked on a thread."""
     ints = {name: ints_of(columns, name) for name in columns}
-    return frames.frame(
-        "overhead",
-        {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
+    return frames.Overhead(
+        ints, process=_process(ints["thread"]), name=strings.column(ints["name"])
     )
 
 
-def system_calls(columns: Columns, strings: Strings) -> pd.DataFrame:
+def system_calls(columns: Columns, strings: Strings) -> frames.SystemCalls:
     """Return the frame `system_calls`: a row per call of the operating system's runtime."""
     ints = {name: ints_of(columns, name) for name in columns}
     rows = np.flatnonzero(~np.isin(ints["event"], schema.TRACING_EVENTS))
     ints = {name: frames.pick(column, rows) for name, column in ints.items()}
-    return frames.frame(
-        "system_calls",
-        {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
+    return frames.SystemCalls(
+        ints, process=_process(ints["thread"]), name=strings.column(ints["name"])
     )
 
 
@@ -120,7 +115,7 @@ def spans_by_process(parts: Iterable[Columns], origin: int) -> Columns:
         rows = np.flatnonzero(is_possible(start, origin))
         start, end, process = start[rows], end[rows], _process(thread[rows])
         end = np.where(is_possible(end, origin), np.maximum(start, end), start)
-        code, processes = pd.factorize(process)
+        code, processes = factorize(process)
         for number, key in enumerate(processes.tolist()):  # one iteration per process
             of_process = code == number
             first, last = int(start[of_process].min()), int(end[of_process].max())
@@ -130,40 +125,40 @@ def spans_by_process(parts: Iterable[Columns], origin: int) -> Columns:
     return dict(zip(("process", "start", "end"), columns, strict=True))
 
 
-def context_switches(columns: Columns, *working: pd.DataFrame) -> pd.DataFrame:
+def context_switches(columns: Columns, *working: frames.HostEvents) -> frames.ContextSwitches:
     """Return the frame `context_switches`: a row for each time that a thread begins or ceases to run on a CPU.
 
     Only threads that have rows in one of the ``working`` frames are kept: nsys records those of
     the whole system, if asked to.
     """
     ints = {name: ints_of(columns, name) for name in columns}
-    threads = [frames.ints(table, "thread") for table in working]
+    threads = [table.thread for table in working]
     rows = np.flatnonzero(np.isin(ints["thread"], np.unique(np.concatenate(threads))))
     kept = {name: frames.pick(column, rows) for name, column in ints.items()}
-    return frames.frame(
-        "context_switches",
-        {**kept, "process": _process(kept["thread"]), "on_cpu": kept["on_cpu"] != 0},
+    return frames.ContextSwitches(
+        kept, process=_process(kept["thread"]), on_cpu=kept["on_cpu"] != 0
     )
 
 
-def diagnostics(columns: Columns, strings: Strings) -> pd.DataFrame:
+def diagnostics(columns: Columns, strings: Strings) -> frames.Diagnostics:
     """Return the frame `diagnostics`: a row per message; 0 stands for an unknown severity."""
     ints = {name: ints_of(columns, name) for name in columns if name != "text"}
     severity = ints["severity"]
     is_known = (severity > 0) & (severity < len(frames.SEVERITIES))
     pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
-    name = frames.names(*unique_names(text, [_one_line(message) for message in pool.decode()]))
-    return frames.frame(
-        "diagnostics", {**ints, "severity": np.where(is_known, severity, 0), "name": name}
-    )
+    name = frames.Names(*unique_names(text, [_one_line(message) for message in pool.decode()]))
+    return frames.Diagnostics(ints, severity=np.where(is_known, severity, 0), name=name)
 
 
-def _all_diagnostics(read: Mapping[str, Columns], strings: Strings, *, idle: bool) -> pd.DataFrame:
+def _all_diagnostics(
+    read: Mapping[str, Columns], strings: Strings, *, idle: bool
+) -> frames.Diagnostics:
     """Return the frame `diagnostics` with the quoted lines of the program below the messages of the profiler."""
     messages = diagnostics(read["diagnostics"], strings)
     lines = diagnostics_text.quotes(read["streams"], strings, idle=idle)
     lines += diagnostics_text.rates(read["streams"], strings)
-    return frames.concat([messages, diagnostics_text.as_diagnostics(lines)]) if lines else messages
+    quoted = diagnostics_text.as_diagnostics(lines)
+    return frames.Diagnostics.concat([messages, quoted]) if lines else messages
 
 
 Export = Database | ColumnarExport
@@ -433,7 +428,7 @@ def to_capture(
     if export:
         facts = export.facts
         # A part of an export is not judged: it may hold little work by chance.
-        messages = frames.frame("diagnostics", {})
+        messages = frames.Diagnostics()
     else:
         tables = (ranges, launches, on_device, marks)
         facts = _facts(path, read, tables, left_out, skipped)
@@ -477,13 +472,13 @@ def _unread(payloads: int) -> str:
 def _facts(
     path: Path,
     read: Mapping[str, Columns],
-    tables: Sequence[pd.DataFrame],
+    tables: tuple[frames.Ranges, frames.Launches, frames.Activities, frames.Marks],
     left_out: int,
     skipped: Collection[str],
 ) -> Facts:
     """Return the facts; ``tables`` are ranges, launches, activities and marks."""
     timed = tables[:3]
-    opaque = int((tables[2]["kind"] == frames.GRAPH).sum())
+    opaque = int(tables[2].kind.among(frames.GRAPH).sum())
     check_durations(path.name, timed)
     rows = [len(table) for table in timed]
     result = export_facts(path, read, rows, opaque, _span(*tables), left_out=left_out)
@@ -540,26 +535,26 @@ def session_ns(read: Mapping[str, Columns]) -> int:
     return int(lengths[is_possible(lengths, 0)].max(initial=MISSING))
 
 
-def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
+def _launches(columns: Columns, strings: Strings) -> frames.Launches:
     ints = {name: ints_of(columns, name) for name in columns}
     process = ints["thread"] & ~schema.THREAD_BITS
     name = strings.column(ints["name"], clean=api_name)
-    return frames.frame("launches", {**ints, "process": process, "name": name})
+    return frames.Launches(ints, process=process, name=name)
 
 
-def _graph_nodes(read: dict[str, Columns]) -> pd.DataFrame:
+def _graph_nodes(read: dict[str, Columns]) -> frames.GraphNodes:
     """Return the frame `graph_nodes`, from the table that has them."""
     ints = {name: ints_of(read["graph_nodes"], name) for name in read["graph_nodes"]}
     if not len(ints["node"]):
         old = {name: ints_of(read["graph_nodes_old"], name) for name in ints}
         nodes = np.flatnonzero(old["node"] != MISSING)  # the others are creations of graphs
         ints = {name: column[nodes] for name, column in old.items()}
-    return frames.frame("graph_nodes", {**ints, "process": ints["thread"] & ~schema.THREAD_BITS})
+    return frames.GraphNodes(ints, process=ints["thread"] & ~schema.THREAD_BITS)
 
 
-def _span(*tables: pd.DataFrame) -> tuple[int, int]:
+def _span(*tables: frames.Records) -> tuple[int, int]:
     """Return the first and the last time of some frames."""
-    columns = [frames.ints(t, c) for t in tables for c in ("time", "start", "end") if c in t]
+    columns = [t[c] for t in tables for c in ("time", "start", "end") if c in t.types]
     filled = [column for column in columns if len(column)]
     if not filled:
         return (0, 0)
@@ -580,24 +575,22 @@ def _epoch(read: Mapping[str, Columns]) -> int:
     return int(result.pop()) if len(result) == 1 else MISSING
 
 
-def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:
+def _threads(columns: Columns, strings: Strings) -> frames.Threads:
     """Return the frame `threads`; the name of highest priority counts, then by letter."""
-    thread = ints_of(columns, "thread")
-    names = strings.column(ints_of(columns, "name"))
-    table = pd.DataFrame(
-        {"thread": thread, "name": names.astype(object), "p": -ints_of(columns, "priority")}
-    )
-    table = table.sort_values(["thread", "p", "name"]).drop_duplicates("thread")
-    threads = table["thread"].to_numpy()
-    name = frames.names_of(table["name"].tolist())
-    return frames.frame(
-        "threads", {"thread": threads, "process": threads & ~schema.THREAD_BITS, "name": name}
+    thread, priority = ints_of(columns, "thread"), ints_of(columns, "priority")
+    name = strings.column(ints_of(columns, "name"))
+    letters = np.argsort(np.argsort(np.array(name.texts, object)))[name.codes]
+    order = np.lexsort((letters, -priority, thread))
+    rows = order[np.unique(thread[order], return_index=True)[1]]
+    thread = thread[rows]
+    return frames.Threads(
+        thread=thread, process=thread & ~schema.THREAD_BITS, name=frames.Names.of(name[rows])
     )
 
 
-def _processes(columns: Columns) -> pd.DataFrame:
-    name = frames.names_of(texts_of(columns, "name").decode())
-    return frames.frame("processes", {"process": ints_of(columns, "process"), "name": name})
+def _processes(columns: Columns) -> frames.Processes:
+    name = frames.Names.of(texts_of(columns, "name").decode())
+    return frames.Processes(process=ints_of(columns, "process"), name=name)
 
 
 def _warnings(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bridge.importers.frames import MISSING
+from bridge.importers.arrays import MISSING
 from bridge.importers.nsys.tables import (
     GPU_SIDE,
     HOST_SIDE,

@@ -7,23 +7,25 @@ import struct
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints, lookup
 from bridge.importers.call_chains import (
     CallChains,
     Frame,
+    Nodes,
+    Samples,
+    Sources,
     Tree,
     nodes_of,
     recorded_frame,
-    source_frame,
+    sources_of,
     tree,
 )
-from bridge.importers.frames import MISSING, key_codes
+from bridge.importers.frames import key_codes
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.annotations import Annotations, Strings
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
-from bridge.importers.texts import Ints
 
 TABLES = ("call_chains", "system_call_chains", "sample_chains")
 
@@ -32,7 +34,7 @@ def call_chains(
     read: Mapping[str, Columns],
     strings: Strings,
     annotations: Annotations,
-    launches: pd.DataFrame,
+    launches: frames.Launches,
 ) -> CallChains:
     """Return the call stacks that were read, and the places of ops in the program."""
     sources = op_sources(annotations)
@@ -82,7 +84,7 @@ class _Chains:
         return cls(ids, (chain.astype(np.int64).reshape(-1), depth, code), known)
 
 
-def _merged(parts: Sequence[_Chains]) -> tuple[pd.DataFrame, list[_Leaves]]:
+def _merged(parts: Sequence[_Chains]) -> tuple[Nodes, list[_Leaves]]:
     """Return one tree of the chains of all tables, and for each table the node of each id."""
     chains = np.cumsum([0, *(len(part.ids) for part in parts)]).tolist()
     known = np.cumsum([0, *(len(part.known) for part in parts)]).tolist()
@@ -96,7 +98,9 @@ def _merged(parts: Sequence[_Chains]) -> tuple[pd.DataFrame, list[_Leaves]]:
         _Leaves(part.ids, made.leaf[at : at + len(part.ids)])
         for part, at in zip(parts, chains, strict=False)
     ]
-    return nodes_of(made, [frame for part in parts for frame in part.known]), leaves
+    return nodes_of(
+        made.parent, made.frame, [frame for part in parts for frame in part.known]
+    ), leaves
 
 
 class _Leaves:
@@ -113,16 +117,14 @@ class _Leaves:
         return np.where(self.ids[place] == chain, self.leaf[place], MISSING)
 
 
-def _samples(columns: Columns, leaf: Ints) -> pd.DataFrame:
+def _samples(columns: Columns, leaf: Ints) -> Samples:
     thread = ints_of(columns, "thread")
-    return pd.DataFrame(
-        {
-            "time": ints_of(columns, "time"),
-            "thread": thread,
-            "process": np.where(thread == MISSING, MISSING, thread & ~schema.THREAD_BITS),
-            "chain": leaf,
-            "report": np.zeros(len(leaf), np.int64),
-        }
+    return Samples(
+        time=ints_of(columns, "time"),
+        thread=thread,
+        process=np.where(thread == MISSING, MISSING, thread & ~schema.THREAD_BITS),
+        chain=leaf,
+        report=np.zeros(len(leaf), np.int64),
     )
 
 
@@ -130,7 +132,7 @@ def _samples(columns: Columns, leaf: Ints) -> pd.DataFrame:
 
 
 def python_stacks(
-    columns: Columns, annotations: Annotations, launches: pd.DataFrame, strings: Strings
+    columns: Columns, annotations: Annotations, launches: frames.Launches, strings: Strings
 ) -> _Chains | None:
     """Return the Python stacks of CUDA calls, None if there are none.
 
@@ -172,15 +174,15 @@ def _payload(text: str) -> list[tuple[int, int, int]]:
     return list(struct.iter_unpack("<qqq", data))
 
 
-def _of_launches(time: Ints, thread: Ints, stack: Ints, launches: pd.DataFrame) -> Ints:
+def _of_launches(time: Ints, thread: Ints, stack: Ints, launches: frames.Launches) -> Ints:
     """Return the stack of each API call, -1 for none."""
-    start, result = frames.ints(launches, "start"), np.full(len(launches), MISSING)
-    call_thread, mark_thread = key_codes((frames.ints(launches, "thread"),), (thread,))
+    start, result = launches.start, np.full(len(launches), MISSING)
+    call_thread, mark_thread = key_codes((launches.thread,), (thread,))
     order = np.lexsort((start, call_thread))
     times = np.unique(np.concatenate((start, time)))
     keys = call_thread[order] * len(times) + np.searchsorted(times, start[order])
     place = np.searchsorted(keys, mark_thread * len(times) + np.searchsorted(times, time), "right")
-    call = np.append(order, MISSING)[place - 1]
+    call = lookup(order, place - 1)
     is_own = (place > 0) & (call_thread[call] == mark_thread)
     later_first = np.argsort(-time[is_own], kind="stable")
     result[call[is_own][later_first]] = stack[is_own][later_first]
@@ -196,7 +198,7 @@ SOURCE = re.compile(
 )
 
 
-def op_sources(annotations: Annotations) -> pd.DataFrame:
+def op_sources(annotations: Annotations) -> Sources:
     """Return the places of ops in the program that names of categories hold."""
     rows = [
         (
@@ -208,4 +210,4 @@ def op_sources(annotations: Annotations) -> pd.DataFrame:
         for process, domain, name in annotations.category_declarations()
         if (match := SOURCE.fullmatch(name))
     ]
-    return source_frame(0, rows)
+    return sources_of(0, rows)

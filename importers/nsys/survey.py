@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import MISSING, Ints, factorize
 from bridge.importers.capture import total_ns
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import MISSING
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.devices import fill_process
 from bridge.importers.nsys.schema import DEVICE_TABLES
@@ -25,7 +24,7 @@ from bridge.importers.nsys.tables import FLAG, Table
 from bridge.importers.nsys.times import EVENT_TABLES, event_times, impossible_marks, is_possible
 from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 # -- Kinds of annotations
 
@@ -137,7 +136,8 @@ def distinct(values: Ints) -> list[int]:
     """Return the sorted distinct values of a column."""
     if len(values) and (values.strides == (0,) or (values == values[0]).all()):
         return [int(values[0])]
-    return sorted(pd.unique(values).tolist())
+    result: list[int] = factorize(values)[1].tolist()
+    return sorted(result)
 
 
 def concat_columns(parts: Sequence[Columns]) -> Columns:

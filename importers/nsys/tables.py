@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from bridge.importers.arrays import MISSING
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import MISSING
 from bridge.importers.query import Query, Value
 
 # -- Columns and tables

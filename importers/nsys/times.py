@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.capture import MAX_DISTANCE_NS
-from bridge.importers.frames import MISSING
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.tables import FLAG
 from bridge.importers.sqlite_columns import Columns, ints_of, take_rows
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 Flags = NDArray[np.bool_]
 EVENT_TABLES = ("launches", *schema.DEVICE_TABLES, "annotations")  # tables with a row per event

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.capture import Capture, check_totals
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import MISSING
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.devices import fill_process
 from bridge.importers.nsys.read import (
@@ -62,7 +62,7 @@ from bridge.importers.nsys.times import (
 )
 from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, take_rows
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 MAX_CACHED_STRINGS = 1 << 16  # strings that are kept for all windows
 MIN_ROWS, MAX_ROWS = 1 << 13, 1 << 18  # rows that are read at a time
@@ -268,11 +268,11 @@ class Windows:
         columns["strings"] = self._strings(columns)
         capture = to_capture(self.path, columns, {}, self.facts)
         joined = {t: np.concatenate([np.empty(0, np.int64), *n]) for t, n in numbers.items()}
-        start = frames.ints(capture.ranges, "start")
+        start = capture.ranges.start
         begun = self.survey.window(start) == number
         first, last = self.survey.edges(number)
         always = joined.pop("always").astype(bool)
-        spanning = always | (start < first) | (frames.ints(capture.ranges, "end") > last)
+        spanning = always | (start < first) | (capture.ranges.end > last)
         later = int(self.survey.earliest[number + 1 :].min(initial=FOREVER))
         return Window(capture, begun, spanning, joined, (first, last), later)
 
@@ -376,14 +376,13 @@ class Windows:
             t: np.array(sorted(keys.get(t, set())), np.int64) for t in ("ranges", "launches")
         }
         used = np.array(sorted(self.survey.used), np.int64).reshape(-1, 2)
-        on_device = frames.frame("activities", {"process": used[:, 0], "device": used[:, 1]})
+        on_device = frames.Activities(process=used[:, 0], device=used[:, 1])
         empty = {t: with_all_columns(schema.READ[t], {}) for t in schema.READ}
         empty |= {"processes": self.short["processes"]}
-        tables = {t: frames.frame(t, {"process": p}) for t, p in process.items()}
         return replace(
             to_capture(self.path, empty, {}, self.facts),
-            ranges=tables["ranges"],
-            launches=tables["launches"],
+            ranges=frames.Ranges(process=process["ranges"]),
+            launches=frames.Launches(process=process["launches"]),
             activities=on_device,
             devices=devices(self.short, on_device),
         )

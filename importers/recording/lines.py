@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT, MISSING, RANGE_KINDS
-from bridge.importers.texts import Ints
+from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT, RANGE_KINDS
 
 # -- The events of a line as columns
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Ints, factorize
 from bridge.importers.capture import ANNOTATION_COSTS, PROCESS_RANKS, Capture, Facts
 from bridge.importers.column_files import FOLDERS
 from bridge.importers.errors import NotAReport, NothingRecorded
@@ -34,7 +34,7 @@ from bridge.importers.recording.lines import (
     parse_recording,
     read_recording,
 )
-from bridge.importers.texts import Ints, Texts, unique_names
+from bridge.importers.texts import Texts, unique_names
 
 LOG = logging.getLogger("bridge.importers")
 
@@ -50,17 +50,17 @@ def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:
     """Return the capture with the details of recorded calls as the JSON of their ranges."""
     if not recordings:
         return capture
-    column = capture.ranges["json"]
+    column = capture.ranges.json
     (call, texts), row = _details(recordings), _row_of_call(capture, recordings)
-    code, names = frames.codes(column), [*column.cat.categories]
+    code, names = column.codes, [*column.texts]
     is_empty = np.array([*(name == "" for name in names), True])  # and without a code
-    has_details = (row != frames.MISSING) & is_empty[code]
+    has_details = (row != MISSING) & is_empty[code]
     code[has_details] = call[row[has_details]] + len(names)
     metadata = common_metadata(recordings) | metadata_of_processes(recordings)
     facts = replace(capture.facts[0], metadata={**capture.facts[0].metadata, **metadata})
-    json = frames.names(*unique_names(code, [*names, *texts]))
+    json = frames.Names(*unique_names(code, [*names, *texts]))
     return replace(
-        capture, ranges=capture.ranges.assign(json=json), facts=(facts, *capture.facts[1:])
+        capture, ranges=capture.ranges.replace(json=json), facts=(facts, *capture.facts[1:])
     )
 
 
@@ -81,9 +81,9 @@ def _row_of_call(capture: Capture, recordings: Sequence[Recording]) -> Ints:
     process = np.concatenate(
         [np.full(len(entry.columns["calls"][0]), entry.process) for entry in recordings]
     )
-    keys = [frames.ints(capture.ranges, c) for c in ("process", "payload")]
+    keys = [capture.ranges.process, capture.ranges.payload]
     of_range, of_call = key_codes([keys[0] & (PIDS << PROCESS_BITS), keys[1]], [process, call])
-    row = np.full(max(of_range.max(initial=0), of_call.max(initial=0)) + 1, frames.MISSING)
+    row = np.full(max(of_range.max(initial=0), of_call.max(initial=0)) + 1, MISSING)
     row[of_call] = np.arange(len(of_call))
     return row[of_range]
 
@@ -163,13 +163,13 @@ def to_capture(name: str, recording: Recording) -> Capture:
     return Capture(
         source=(name,),
         facts=(_facts(name, recording, (int(times.min()), int(times.max()))),),
-        ranges=frames.frame("ranges", columns),
-        marks=frames.frame("marks", _marks(recording, labels)),
-        launches=_empty_frame("launches"),
-        activities=_empty_frame("activities"),
+        ranges=frames.Ranges(columns),
+        marks=frames.Marks(_marks(recording, labels)),
+        launches=frames.Launches(),
+        activities=frames.Activities(),
         threads=_threads(recording),
         processes=_processes(recording),
-        devices=_empty_frame("devices"),
+        devices=frames.Devices(),
         texts=labels.texts,
     )
 
@@ -213,11 +213,9 @@ class _Labels:
         name, domain, category, color = zip(*recording.labels, strict=True)
         self.texts = Texts.of(name)
         self.name = self.texts.factorize(name_lengths(self.texts))
-        self.domain = pd.factorize(np.array(["", *(text or "" for text in domain)], dtype=object))
-        self.category = pd.factorize(np.array([value or "" for value in category], dtype=object))
-        self.color = np.array(
-            [frames.MISSING if value is None else value for value in color], np.int64
-        )
+        self.domain = factorize(np.array(["", *(text or "" for text in domain)], dtype=object))
+        self.category = factorize(np.array([value or "" for value in category], dtype=object))
+        self.color = np.array([MISSING if value is None else value for value in color], np.int64)
 
     def columns(self, label: Ints, payloads: Payloads) -> dict[str, Any]:
         """Return the columns that ranges and marks have in common."""
@@ -225,10 +223,10 @@ class _Labels:
         domain, domains = self.domain
         category, categories = self.category
         return {
-            "name": frames.names(codes[label], names),
+            "name": frames.Names(codes[label], names),
             "domain": domain[1:][label] + DEFAULT,
-            "domain_name": frames.names(domain[1:][label], list(domains)),
-            "category": frames.names(category[label], list(categories)),
+            "domain_name": frames.Names(domain[1:][label], list(domains)),
+            "category": frames.Names(category[label], list(categories)),
             "payload": payloads.ints,
             "json": _payload_texts(payloads),
         }
@@ -240,18 +238,18 @@ def _payload_texts(payloads: Payloads) -> Any:
     codes = np.zeros(len(payloads.ints), np.int64)
     place = {text: code for code, text in enumerate(distinct)}
     codes[list(payloads.others)] = [place[text] for text in payloads.others.values()]
-    return frames.names(codes, distinct)
+    return frames.Names(codes, distinct)
 
 
 def _ranges(recording: Recording, labels: _Labels) -> dict[str, Any]:
     """Return the columns of ranges; those that never ended are open until the last event."""
     label, kind, thread, start, end = recording.columns["ranges"]
-    is_endless = end == frames.MISSING
+    is_endless = end == MISSING
     last = max(int(c.max(initial=0)) for c in (start, end, recording.columns["marks"][TIME]))
     return labels.columns(label, recording.payloads["ranges"]) | {
         "start": start,
         "end": np.where(is_endless, last, end),
-        "kind": frames.names(kind, frames.RANGE_KINDS),
+        "kind": frames.Names(kind, frames.RANGE_KINDS),
         "thread": recording.process | thread,
         "process": _constant(recording.process, len(label)),
         "color": labels.color[label],
@@ -269,25 +267,19 @@ def _marks(recording: Recording, labels: _Labels) -> dict[str, Any]:
     }
 
 
-def _threads(recording: Recording) -> pd.DataFrame:
+def _threads(recording: Recording) -> frames.Threads:
     thread = np.array(list(recording.threads), np.int64) | recording.process
-    columns = {"thread": thread, "process": _constant(recording.process, len(thread))}
-    return frames.frame(
-        "threads", columns | {"name": frames.names_of(list(recording.threads.values()))}
-    )
+    name = frames.Names.of(recording.threads.values())
+    return frames.Threads(thread=thread, process=np.full(len(thread), recording.process), name=name)
 
 
-def _processes(recording: Recording) -> pd.DataFrame:
-    name = frames.names_of([str(recording.header.get("program") or "")])
-    return frames.frame("processes", {"process": np.array([recording.process]), "name": name})
+def _processes(recording: Recording) -> frames.Processes:
+    name = frames.Names.of([str(recording.header.get("program") or "")])
+    return frames.Processes(process=np.array([recording.process]), name=name)
 
 
 def _constant(value: int, rows: int) -> Ints:
     return np.broadcast_to(np.int64(value), (rows,))
-
-
-def _empty_frame(kind: str) -> pd.DataFrame:
-    return frames.frame(kind, {})
 
 
 # -- Recordings beside a profiler's report
@@ -381,7 +373,7 @@ def _candidates_of_capture(
 ) -> list[Candidate]:
     """Return one recording per process: the last that began during the capture."""
     facts = capture.facts[0]
-    numbers = np.unique(frames.ints(capture.ranges, "process"))
+    numbers = np.unique(capture.ranges.process)
     pids = {int(number) >> PROCESS_BITS & PIDS for number in numbers}
     fitting = [candidate for candidate in candidates if candidate.pid in pids]
     overlapping = [recording for recording in fitting if _overlaps_capture(recording, facts)]
@@ -398,7 +390,7 @@ def _candidates_of_capture(
 
 
 def _overlaps_capture(candidate: Candidate, facts: Facts) -> bool:
-    if facts.epoch_ns == frames.MISSING:
+    if facts.epoch_ns == MISSING:
         return True
     first, last = (facts.epoch_ns + edge for edge in facts.span)
     return candidate.begun <= last + SLACK_NS and candidate.written >= first - SLACK_NS

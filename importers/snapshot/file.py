@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import MISSING
 from bridge.importers.kineto.events import GZIP, MAX_NS, clean, integers, unpacked
-from bridge.importers.texts import Ints
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 OPENING = re.compile(

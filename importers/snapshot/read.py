@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING, Flags, Ints
 from bridge.importers.capture import Capture, Facts
 from bridge.importers.errors import NothingRecorded
-from bridge.importers.frames import MISSING
 from bridge.importers.kineto.events import integers, no_garbage_collection
 from bridge.importers.snapshot import file
 from bridge.importers.snapshot.file import Events, Stacks
-from bridge.importers.texts import Ints, Texts
+from bridge.importers.texts import Texts
 
 # -- Segments and their used blocks when the snapshot was taken
 
@@ -265,11 +264,12 @@ def _level_rows(device: Ints, time: Ints, level: Ints) -> MemoryRows:
     )
 
 
-def _in_trace(blocks: Blocks, traced: Events) -> Ints:
+def _in_trace(blocks: Blocks, traced: Events) -> Flags:
     """Return a mask of the blocks whose address occurs in the trace."""
-    keys = pd.MultiIndex.from_arrays([blocks.device, blocks.address])
-    present = keys.isin(pd.MultiIndex.from_arrays([traced.device, traced.address]))
-    return np.asarray(present)
+    key, traced_key = frames.key_codes(
+        (blocks.device, blocks.address), (traced.device, traced.address)
+    )
+    return np.isin(key, traced_key)
 
 
 def _known_stacks(traced: Events, stack: Ints) -> Ints:
@@ -299,31 +299,21 @@ def _capture(
         source=(name,),
         facts=(Facts(PRODUCT, "", span, _warnings(name, events, rows, blocks), epoch),),
         ranges=range_frame,
-        launches=frames.frame("launches", {}),
-        activities=frames.frame("activities", {}),
+        launches=frames.Launches(),
+        activities=frames.Activities(),
         marks=_marks(events, zero),
         memory=_memory(rows, zero),
-        threads=frames.frame(
-            "threads",
-            {
-                "thread": _thread(devices),
-                "process": np.full(len(devices), PROCESS),
-                "name": frames.names_of(
-                    [f"allocating on GPU {device}" for device in devices.tolist()]
-                ),
-            },
+        threads=frames.Threads(
+            thread=_thread(devices),
+            process=np.full(len(devices), PROCESS),
+            name=frames.Names.of([f"allocating on GPU {device}" for device in devices.tolist()]),
         ),
-        processes=frames.frame(
-            "processes", {"process": np.array([PROCESS]), "name": frames.names_of(["python"])}
-        ),
-        devices=frames.frame(
-            "devices",
-            {
-                "process": np.full(len(devices), PROCESS),
-                "device": devices,
-                "gpu": devices,
-                "name": frames.names_of([""] * len(devices)),
-            },
+        processes=frames.Processes(process=np.array([PROCESS]), name=frames.Names.of(["python"])),
+        devices=frames.Devices(
+            process=np.full(len(devices), PROCESS),
+            device=devices,
+            gpu=devices,
+            name=frames.Names.of([""] * len(devices)),
         ),
         texts=texts,
     )
@@ -334,23 +324,23 @@ def _thread(device: Ints) -> Ints:
     return PROCESS + device + 1
 
 
-def _memory(memory_rows: MemoryRows, zero: int) -> pd.DataFrame:
+def _memory(memory_rows: MemoryRows, zero: int) -> frames.Memory:
     rows = len(memory_rows.time)
     columns: dict[str, Any] = {
         "time": memory_rows.time - zero,
         "thread": np.where(memory_rows.stack > 0, _thread(memory_rows.device), MISSING),
         "process": np.full(rows, PROCESS),
         "device": memory_rows.device,
-        "kind": frames.names(np.full(rows, DEVICE), frames.MEMORY_KINDS),
+        "kind": frames.Names(np.full(rows, DEVICE), frames.MEMORY_KINDS),
         "operation": memory_rows.operation,
         "address": memory_rows.address,
         "bytes": memory_rows.bytes,
         "reserved": memory_rows.reserved,
     }
-    return frames.frame("memory", columns)
+    return frames.Memory(columns)
 
 
-def _ranges(memory_rows: MemoryRows, stacks: Stacks, zero: int) -> tuple[pd.DataFrame, Texts]:
+def _ranges(memory_rows: MemoryRows, stacks: Stacks, zero: int) -> tuple[frames.Ranges, Texts]:
     """Return the frame `ranges` of the lines of the program, and their texts."""
     lines, parts = stacks.lines(), []
     for device in np.unique(memory_rows.device).tolist():  # a loop over devices
@@ -368,15 +358,15 @@ def _ranges(memory_rows: MemoryRows, stacks: Stacks, zero: int) -> tuple[pd.Data
         "thread": _thread(device_of),
         "process": np.full(len(line), PROCESS),
         "domain": np.zeros(len(line), np.int64),
-        "domain_name": frames.names(np.zeros(len(line), np.int64), [""]),
-        "name": frames.names(text, distinct),
-        "kind": frames.names(np.zeros(len(line), np.int64), frames.RANGE_KINDS),
+        "domain_name": frames.Names(np.zeros(len(line), np.int64), [""]),
+        "name": frames.Names(text, distinct),
+        "kind": frames.Names(np.zeros(len(line), np.int64), frames.RANGE_KINDS),
         "text": text,
     }
-    return frames.frame("ranges", columns), Texts.of(distinct)
+    return frames.Ranges(columns), Texts.of(distinct)
 
 
-def _marks(events: Events, zero: int) -> pd.DataFrame:
+def _marks(events: Events, zero: int) -> frames.Marks:
     """Return the frame `marks`: one per failed allocation; the payload is the requested bytes."""
     rows = np.flatnonzero(events.action == file.OOM)
     columns: dict[str, Any] = {
@@ -384,11 +374,11 @@ def _marks(events: Events, zero: int) -> pd.DataFrame:
         "thread": _thread(events.device[rows]),
         "process": np.full(len(rows), PROCESS),
         "domain": np.zeros(len(rows), np.int64),
-        "domain_name": frames.names(np.zeros(len(rows), np.int64), [""]),
-        "name": frames.names(np.zeros(len(rows), np.int64), [OUT_OF_MEMORY]),
+        "domain_name": frames.Names(np.zeros(len(rows), np.int64), [""]),
+        "name": frames.Names(np.zeros(len(rows), np.int64), [OUT_OF_MEMORY]),
         "payload": events.bytes[rows],
     }
-    return frames.frame("marks", columns)
+    return frames.Marks(columns)
 
 
 def _warnings(name: str, events: Events, rows: MemoryRows, blocks: Blocks) -> tuple[str, ...]:
@@ -418,9 +408,9 @@ def _warnings(name: str, events: Events, rows: MemoryRows, blocks: Blocks) -> tu
 def _count_lost(events: Events, blocks: Blocks) -> int:
     """Count the blocks in use for which the last entry of the trace is their release."""
     changes = events.take(np.isin(events.action, (file.ALLOC, file.FREED)))
-    last = pd.Series(
-        changes.action, index=pd.MultiIndex.from_arrays([changes.device, changes.address])
+    changed, key = frames.key_codes(
+        (changes.device, changes.address), (blocks.device, blocks.address)
     )
-    last = last[~last.index.duplicated(keep="last")]
-    keys = pd.MultiIndex.from_arrays([blocks.device, blocks.address])
-    return int((last.reindex(keys).to_numpy() == file.FREED).sum())
+    last = np.full(int(max(changed.max(initial=0), key.max(initial=0))) + 1, MISSING)
+    last[changed] = changes.action  # of several the last one stays
+    return int((last[key] == file.FREED).sum())

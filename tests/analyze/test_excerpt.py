@@ -41,11 +41,11 @@ def brute(report, first, last):
     work, busy, count = Counter(), defaultdict(set), Counter()
     activities = report.capture.activities
     for row, device in enumerate(activities["process"]):
-        start = int(activities["start"].iloc[row]) - began
+        start = int(activities.start[row]) - began
         end = int(attributed.end[row]) - began
         inside = range(max(start, first), min(end, last))
         op = int(attributed.activity_op[row])
-        name = str(attributed.activity_name.iloc[row]), "" if op < 0 else ops[op]
+        name = str(attributed.activity_name[row]), "" if op < 0 else ops[op]
         if (start < last and end > first) or first <= start == end < last:
             count[name] += 1
             work[name] += len(inside)
@@ -71,7 +71,7 @@ def test_it_counts_the_time_between_two_instants(loaded, first, length):
 @given(st.integers(0, 4_500), st.integers(1, 900))
 def test_api_calls_are_cut_at_the_instants(loaded, first, length):
     last, expected = first + length, Counter()
-    for call in loaded.capture.launches.itertuples():
+    for call in loaded.capture.launches.to_pandas().itertuples():
         start, end = call.start - loaded.began, call.end - loaded.began
         if start < last and end > first:
             expected[call.name] += min(end, last) - max(start, first)

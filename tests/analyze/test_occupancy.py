@@ -46,7 +46,7 @@ def test_as_many_blocks_fit_as_nvidias_calculator_says(tmp_path):
         json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events})
     )
     joined = bridge.load(path)
-    assert joined.capture.activities["device"].tolist() == list(range(len(FIT)))
+    assert joined.capture.activities.device.tolist() == list(range(len(FIT)))
     found = Occupancy.of(joined.attributed).percent.tolist()
     expected = [100 * fit * -(-block // 32) / (most // 32) for *_, most, _, block, _, fit in FIT]
     assert found == pytest.approx(expected)

@@ -47,7 +47,7 @@ def projected(joined):
         while around != -1:
             inside[around, where].append(interval)
             around = int(found.nesting.parent[around])
-    name = joined.capture.ranges["name"].astype(str).tolist()
+    name = joined.capture.ranges.name.astype(str).tolist()
     return sorted(
         (name[found.nesting.range[node]], min(a for a, _ in of), max(b for _, b in of), len(of))
         for (node, _), of in inside.items()
@@ -146,21 +146,21 @@ def test_curves_of_a_real_report(corpus):
     drawn = {s.name.names[0]: s for s in timeline(joined).counters if len(s)}
     assert list(drawn) == [parts.CONCURRENCY, parts.QUEUE, parts.BUSY, parts.LATENCY]
     table, launches = joined.capture.activities, joined.capture.launches
-    start, end = frames.ints(table, "start"), joined.end
+    start, end = table.start, joined.end
     running = drawn[parts.CONCURRENCY]
     curve = running.start, running.args["value"]
     for instant in start[::97].tolist():
         assert at(curve, instant) == int(((start <= instant) & (instant < end)).sum())
     latency = drawn[parts.LATENCY].args["value"]
     launch = joined.attribution.launch
-    late = start[launch != -1] - frames.ints(launches, "start")[launch[launch != -1]]
+    late = start[launch != -1] - launches.start[launch[launch != -1]]
     assert sorted(latency.tolist()) == sorted(late.tolist())
     # NVIDIA's totals go from the start of the call to the end of the kernel, or of the call where that
     # is later; they are rounded to 0.1 ns.
     with gzip.open(corpus / "expected" / "cupy-power-iteration" / "cuda_kern_exec_sum.csv.gz") as f:
         theirs = pd.read_csv(f)
-    is_kernel = frames.is_kind(table, frames.KERNEL) & (launch != -1)
-    call_end = frames.ints(launches, "end")[launch]
+    is_kernel = table.kind.among(frames.KERNEL) & (launch != -1)
+    call_end = launches.end[launch]
     after_the_kernel = np.maximum(call_end - end, 0)[is_kernel].sum()
     ours = latency[np.isin(drawn[parts.LATENCY].start, start[is_kernel])].sum() + after_the_kernel
     total = ((theirs["TAvg:dur_ns"] - theirs["KAvg:dur_ns"]) * theirs["Count"]).sum()
@@ -249,7 +249,7 @@ def test_a_window_of_the_clock(training):
     base = training.capture.facts[0].span[0]
     first, last = 5_000_000_000, 5_300_000_000
     made = timeline(training, Selection((clock_window(training, first, last),)))
-    start, end = frames.ints(training.capture.activities, "start") - base, training.end - base
+    start, end = training.capture.activities.start - base, training.end - base
     expected = np.flatnonzero((start < last) & ((end > first) | (start >= first)))
     assert {row for _, row in rows_of(made, *DEVICE)} == set(expected.tolist())
 
@@ -261,7 +261,7 @@ def test_a_window_of_the_clock_has_its_marks(tmp_path):
         story.annotation(MARK, us * US, None, text="mark")
     joined = story.load(tmp_path).attributed
     made = timeline(joined, Selection((clock_window(joined, 15 * US, 30 * US),)))
-    times = frames.ints(joined.capture.marks, "time")[made.marks.rows]
+    times = joined.capture.marks.time[made.marks.rows]
     assert times.tolist() == [15 * US, 29 * US]
 
 

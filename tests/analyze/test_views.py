@@ -1,6 +1,7 @@
 """Tables of one direction, per module, forward op, phase and wait; and what is said of unlawful reports."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -341,7 +342,8 @@ def test_phases_by_hand():
 def test_a_phase_that_never_ended_is_said_to_be_open():
     made = training([opened(0, 10, "epoch", phase=True), opened(0, 20, "epoch", phase=True)])
     report = made.capture()
-    report.ranges["open"] = np.array([False, True])
+    ranges = report.ranges.replace(open=np.array([False, True]))
+    report = replace(report, ranges=ranges)
     [row] = bridge.report.join(report).by("phase").to_dict("records")
     assert (row["ranges"], row["open"], row["wall_ns"]) == (2, 1, 20)
 

@@ -167,7 +167,7 @@ def test_a_rule_may_find_the_op_on_another_thread(one_op, tmp_path):
 
 def names_of(path, asked):
     joined = whole.load(path)
-    return joined.capture.activities["name"].iloc[rows_of(joined.attributed, asked)].tolist()
+    return joined.capture.activities.name[rows_of(joined.attributed, asked)].tolist()
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from captures import exported, profiled, with_bridge
 
 import bridge
 from bridge import importers
-from bridge.importers import frames
+from bridge.importers.arrays import MISSING
 from bridge.importers.capture import Capture
 
 TEXTS = ("name", "domain_name", "category", "kind")
@@ -36,9 +36,9 @@ def folder(request: Any, nsys: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 def ranges(report: Capture, process: int | None = None) -> pd.DataFrame:
     """Return the ranges of one process (by default the first), texts as texts, in order."""
-    table = report.ranges.assign(**{c: report.ranges[c].astype(str) for c in TEXTS})
-    table["text"] = report.texts.decode(frames.ints(report.ranges, "text"))
-    table["pid"] = frames.ints(report.ranges, "process") >> 24 & 0xFFFFFF
+    table = report.ranges.replace(**{c: report.ranges[c].astype(str) for c in TEXTS})
+    table["text"] = report.texts.decode(report.ranges.text)
+    table["pid"] = report.ranges.process >> 24 & 0xFFFFFF
     first = table.sort_values("start")["pid"].iloc[0] if process is None else process
     table = table[(table["pid"] == first) & (table["domain_name"] != OF_SESSION)]
     table["tid"] = table["thread"] & 0xFFFFFF
@@ -60,7 +60,7 @@ def test_every_range_is_in_both_with_all_that_was_said_of_it(both_records) -> No
     assert len(ours) > both.DEEP
     for column in ("kind", "tid", "domain_name", "text", "payload", "category"):
         assert theirs[column].tolist() == ours[column].tolist(), column
-    said = ours["color"] != frames.MISSING  # nvtx gives what has no colour one of its own
+    said = ours["color"] != MISSING  # nvtx gives what has no colour one of its own
     assert (theirs["color"][said] & 0xFFFFFFFF).tolist() == ours["color"][said].tolist()
 
 

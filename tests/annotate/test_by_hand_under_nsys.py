@@ -60,7 +60,7 @@ def test_a_phase_that_never_ended_is_open_and_no_other(captured: Capture) -> Non
 
 
 def test_marks_and_counters_come_back_with_their_values(captured: Capture) -> None:
-    marks = captured.marks.sort_values("time")
+    marks = captured.marks.to_pandas().sort_values("time")
     values = [
         (row.name_, row.domain_name or None, float(row.json) if row.json else row.payload)
         for row in marks.rename(columns={"name": "name_"}).itertuples(index=False)
@@ -80,7 +80,7 @@ def test_ten_thousand_ranges_in_each_other_nest(captured: Capture) -> None:
 
 
 def test_what_a_domain_makes_is_in_it(captured: Capture) -> None:
-    named = captured.ranges.set_index("name")
+    named = captured.ranges.to_pandas().set_index("name")
     for name, domain, category, kind in (
         ("encoder", "", "scope", "push_pop"),
         ("read", "train", "event", "push_pop"),

@@ -56,7 +56,7 @@ def recorded(nsys: str, program: Path, **environ: str) -> Capture:
 
 def ranges(capture: Capture) -> list[tuple[str, str]]:
     return list(
-        zip(capture.ranges["name"].astype(str), capture.ranges["category"].astype(str), strict=True)
+        zip(capture.ranges.name.astype(str), capture.ranges.category.astype(str), strict=True)
     )
 
 

@@ -194,7 +194,7 @@ def test_a_recursion_too_deep_leaves_nothing_open() -> None:
         with nvtx_op("outer"), pytest.raises(RecursionError):
             deeper()
         call()
-    table = session.report.capture.ranges
+    table = session.report.capture.ranges.to_pandas()
     assert not table["open"].any()
     outer, later = (table[table["name"] == name].iloc[0] for name in ("outer", "function"))
     assert outer["end"] <= later["start"]

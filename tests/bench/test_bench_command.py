@@ -256,9 +256,9 @@ def test_a_recording_holds_each_run(folder):
     bench.save([first, second], "both.jsonl")
     joined = bridge_package.load("both.jsonl")
     ranges = joined.capture.ranges
-    lengths = (ranges["end"] - ranges["start"]).to_numpy()
+    lengths = ranges.end - ranges.start
     for one in (first, second):
-        own = (ranges["name"] == one.name).to_numpy()
+        own = ranges.name == one.name
         assert lengths[own].tolist() == one.latencies.tolist()
     steps = joined.by("step")
     both = [a + b for a, b in zip(first.latencies, [*second.latencies.tolist(), 0, 0], strict=True)]
@@ -275,7 +275,7 @@ def test_a_recording_holds_each_run(folder):
         "both.jsonl",
         force=True,
     )
-    assert "sum + len" in set(bridge_package.load("both.jsonl").capture.ranges["name"])
+    assert "sum + len" in set(bridge_package.load("both.jsonl").capture.ranges.name)
     with pytest.raises(ValueError, match="no results"):
         bench.save([], "nothing.jsonl")
 

@@ -38,6 +38,7 @@ from bridge.analyze.core.catalog.column import COLUMNS as ALL
 from bridge.analyze.core.catalog.lookup import rows_of_dimensions
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING
 from bridge.importers.capture import Capture, Facts
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import AttributionOptions
@@ -113,9 +114,9 @@ class Made:
         return replace(
             report,
             facts=tuple(Facts(span=self.span(number)) for number in (0, 1)),
-            ranges=report.ranges.assign(json=names(d.jsons, none="")),
-            launches=report.launches.assign(name=names(d.apis)),
-            activities=report.activities.assign(
+            ranges=report.ranges.replace(json=names(d.jsons, none="")),
+            launches=report.launches.replace(name=names(d.apis)),
+            activities=report.activities.replace(
                 **{c: np.array(v, np.int64) for c, v in columns.items()}
             ),
             threads=listed("threads", "thread", d.threads),
@@ -139,21 +140,21 @@ class Made:
 
 def names(values, none=None):
     distinct = [name for name in dict.fromkeys(values) if name != none]
-    codes = [frames.MISSING if name == none else distinct.index(name) for name in values]
-    return frames.names(np.array(codes, np.int64), distinct)
+    codes = [MISSING if name == none else distinct.index(name) for name in values]
+    return frames.Names(np.array(codes, np.int64), distinct)
 
 
 def listed(table, column, named):
     columns = {"report": [key[0] for key in named], column: [key[1] for key in named]}
     columns = {c: np.array(v, np.int64) for c, v in columns.items()}
-    return frames.frame(table, columns | {"name": names(list(named.values()))})
+    return frames.FRAMES[table](columns | {"name": names(list(named.values()))})
 
 
 def gpus(known):
     columns = dict(zip("report process device".split(), zip(*known, strict=True), strict=False))
     columns["gpu"] = [gpu for gpu, _ in known.values()]
     columns = {c: np.array(v, np.int64) for c, v in columns.items()}
-    return frames.frame("devices", columns | {"name": names([name for _, name in known.values()])})
+    return frames.Devices(columns | {"name": names([name for _, name in known.values()])})
 
 
 @st.composite

@@ -30,7 +30,6 @@ from bridge.analyze.core.filters import filter_rows, parse_time_ns
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.build import ordered
 from bridge.analyze.tables.ranges import by_call
-from bridge.importers import frames
 from bridge.render import table as tables
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed
@@ -72,7 +71,7 @@ def test_memory_is_shared_whichever_way_it_was_asked_for(three_steps: Path) -> N
     joined = package.load(three_steps)
     activities = joined.capture.activities
     dynamic = np.arange(len(activities)) % 2 == 1
-    kernel = frames.is_kind(activities, "kernel")
+    kernel = activities.kind.among("kernel")
     sizes = {
         "shared_static": np.where(kernel, np.where(dynamic, 0, 1024), -1),
         "shared_dynamic": np.where(kernel, np.where(dynamic, 1024, 0), -1),

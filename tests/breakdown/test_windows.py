@@ -62,7 +62,7 @@ CLASSES = {"gemm_kernel": "gemm"}  # of the kernels that run at a cut
 def work_at(joined: Report, cut: int) -> pd.DataFrame:
     """Return the work that began before the cut and ended after it."""
     at = joined.capture.facts[0].span[0] + cut
-    work = joined.capture.activities.assign(op=joined.op_kernels["op"])
+    work = joined.capture.activities.replace(op=joined.op_kernels["op"])
     return work[(work["start"] < at) & (at < work["end"])]
 
 
@@ -133,7 +133,9 @@ def test_a_range_chooses_what_its_process_began_meanwhile(four_steps: Path) -> N
     report, op_kernels = joined.capture, joined.op_kernels
     chosen = joined.within(range_name="aten::*")
     times = [
-        (r.process, r.start, r.end) for r in report.ranges.itertuples() if r.name == "aten::mm"
+        (r.process, r.start, r.end)
+        for r in report.ranges.to_pandas().itertuples()
+        if r.name == "aten::mm"
     ]
 
     def during(process: int, time: int) -> bool:
@@ -141,13 +143,15 @@ def test_a_range_chooses_what_its_process_began_meanwhile(four_steps: Path) -> N
 
     work = [
         during(a.process, report.launches["start"][launch] if launch >= 0 else a.start)
-        for a, launch in zip(report.activities.itertuples(), op_kernels["launch"], strict=True)
+        for a, launch in zip(
+            report.activities.to_pandas().itertuples(), op_kernels["launch"], strict=True
+        )
     ]
     lengths = np.where(op_kernels["reason"] == "invalid_time", 0, report.activities["end"] - report.activities["start"])  # fmt: skip
     assert chosen.totals["activities"] == sum(work)
     assert chosen.totals["gpu_ns"] == lengths[work].sum()
     ops = np.array([*joined.attributed.ops, ""], object)[joined.attributed.op].tolist()
-    ranges = zip(ops, report.ranges.itertuples(), strict=True)
+    ranges = zip(ops, report.ranges.to_pandas().itertuples(), strict=True)
     calls = Counter(op for op, r in ranges if op and during(r.process, r.start))
     assert chosen.by("op").set_index("op")["calls"].to_dict() == calls
 

@@ -32,10 +32,10 @@ def deep(path, count, name, *, closed=True, streams=1, way_out=False):
 
 def expected(report):
     """Return name, GPU start, span, busy time, activities of each range, by loops."""
-    ranges = report.capture.ranges[["name", "start", "end"]].to_dict("records")
+    ranges = report.capture.ranges.to_pandas()[["name", "start", "end"]].to_dict("records")
     launch = report.op_kernels["launch"].tolist()
-    called = report.capture.launches["start"].tolist()
-    work = report.capture.activities[["start", "end"]].to_dict("records")
+    called = report.capture.launches.start.tolist()
+    work = report.capture.activities.to_pandas()[["start", "end"]].to_dict("records")
     result = []
     for one in ranges:
         is_open = [one["start"] <= called[row] < one["end"] for row in launch]
@@ -132,10 +132,10 @@ def test_deep_stacks_cost_no_more_than_their_ranges(closed, tmp_path):
 def test_kernels_count_once_for_every_op_around_them(deep_stack, most, monkeypatch):
     """Whether pairs of a kernel and an op are listed, or folded over the tree because there are too many."""
     monkeypatch.setattr(activity_columns, "MAX_PAIRS", most)
-    ranges = deep_stack.capture.ranges[["name", "start", "end"]].to_dict("records")
-    called, times = deep_stack.capture.launches["start"].tolist(), {}
+    ranges = deep_stack.capture.ranges.to_pandas()[["name", "start", "end"]].to_dict("records")
+    called, times = deep_stack.capture.launches.start.tolist(), {}
     for work, row in zip(
-        deep_stack.capture.activities[["name", "start", "end"]].to_dict("records"),
+        deep_stack.capture.activities.to_pandas()[["name", "start", "end"]].to_dict("records"),
         deep_stack.op_kernels["launch"].tolist(),
         strict=True,
     ):

@@ -100,7 +100,7 @@ def test_every_python_of_a_command_is_annotated_whatever_its_options(run):
     assert ended.returncode == 7, ended.stderr
     assert {"SAID ['unbuffered'] 0", "SAID ['optimized'] 1"} <= set(ended.stdout.splitlines())
     assert "1 passed" in ended.stdout
-    ranges = importers.load(Path("r.nsys-rep")).ranges.sort_values("start")
+    ranges = importers.load(Path("r.nsys-rep")).ranges.to_pandas().sort_values("start")
     assert ranges["name"].tolist() == [
         f"library.{name}" for name in ("unbuffered", "optimized", "code", "script", "test")
     ]

@@ -43,10 +43,10 @@ class Made:
 
     def capture(self) -> Capture:
         made = report_of(self.program)
-        activities = made.activities.assign(
+        activities = made.activities.replace(
             device=np.array(self.devices, np.int64), copy_kind=np.array(self.directions, np.int64)
         )
-        launches = made.launches.assign(name=frames.names_of(self.called))
+        launches = made.launches.replace(name=frames.Names.of(self.called))
         return replace(made, activities=activities, launches=launches)
 
     def attributed(self, **how) -> AttributedCapture:

@@ -27,7 +27,7 @@ MS = 1_000_000
 SPANS = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
 THREADS = st.integers(0, 2)
 REPORTS = st.integers(0, 1)
-NO_RANGES = frames.frame("ranges", {})
+NO_RANGES = frames.Ranges()
 NO_NESTING = SimpleNamespace(range=np.empty(0, np.int64), stack=np.empty(0, np.int64))
 
 
@@ -40,24 +40,18 @@ def test_every_outer_call_of_the_launching_thread_that_meets_an_interval(
     calls: list[Any], launches: list[Any], spans: list[Any]
 ) -> None:
     column = lambda rows: np.array([*rows], np.int64)  # noqa: E731
-    named = {"name": frames.names(np.zeros(len(calls), np.int64), ["read"])}
-    table = frames.frame(
-        "system_calls",
-        {
-            "start": column(c[0][0] for c in calls),
-            "end": column(c[0][1] for c in calls),
-            "thread": column(c[1] for c in calls),
-            "report": column(c[2] for c in calls),
-            **named,
-        },
+    named = {"name": frames.Names(np.zeros(len(calls), np.int64), ["read"])}
+    table = frames.SystemCalls(
+        named,
+        start=column(c[0][0] for c in calls),
+        end=column(c[0][1] for c in calls),
+        thread=column(c[1] for c in calls),
+        report=column(c[2] for c in calls),
     )
-    of_launch = frames.frame(
-        "launches",
-        {
-            "thread": column(launch[0] for launch in launches),
-            "report": column(launch[1] for launch in launches),
-            "name": frames.names(np.zeros(len(launches), np.int64), ["cudaLaunchKernel"]),
-        },
+    of_launch = frames.Launches(
+        thread=column(launch[0] for launch in launches),
+        report=column(launch[1] for launch in launches),
+        name=frames.Names(np.zeros(len(launches), np.int64), ["cudaLaunchKernel"]),
     )
     launch = [min(n, len(launches) - 1) for _, n in spans]  # of the thread of each interval
     attributed: Any = SimpleNamespace(
@@ -108,20 +102,13 @@ def test_a_thread_is_off_the_cpu_from_each_switch_away_from_it(
     switches: list[Any], spans: list[Any]
 ) -> None:
     column = lambda rows: np.array([*rows], np.int64)  # noqa: E731
-    table = frames.frame(
-        "context_switches",
-        {
-            "time": column(s[0] for s in switches),
-            "on_cpu": np.array([s[1] for s in switches], bool),
-            "thread": column(s[2] for s in switches),
-        },
+    table = frames.ContextSwitches(
+        time=column(s[0] for s in switches),
+        on_cpu=np.array([s[1] for s in switches], bool),
+        thread=column(s[2] for s in switches),
     )
-    of_launch = frames.frame(
-        "launches",
-        {
-            "thread": column([0, 1]),
-            "name": frames.names(np.zeros(2, np.int64), ["cudaLaunchKernel"]),
-        },
+    of_launch = frames.Launches(
+        thread=column([0, 1]), name=frames.Names(np.zeros(2, np.int64), ["cudaLaunchKernel"])
     )  # thread 2 launches nothing
     attributed: Any = SimpleNamespace(
         capture=SimpleNamespace(context_switches=table, launches=of_launch, ranges=NO_RANGES),

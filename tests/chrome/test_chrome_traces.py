@@ -74,11 +74,11 @@ def test_mxnet(load):
         ("FullyConnected", 76, 30, "push_pop"),
     ]
     capture = report.capture
-    assert len(set(capture.ranges["process"])) == 1
-    assert len(set(capture.ranges["thread"])) == 2  # hashes of 64 bits stay apart
-    devices = [json.loads(text)["device"] for text in capture.ranges["json"][3:]]
+    assert len(set(capture.ranges.process)) == 1
+    assert len(set(capture.ranges.thread)) == 2  # hashes of 64 bits stay apart
+    devices = [json.loads(text)["device"] for text in capture.ranges.json[3:]]
     assert devices == ["gpu/0", "gpu/0", "cpu/0"]
-    marks = dict(zip(capture.marks["name"], capture.marks["payload"], strict=True))
+    marks = dict(zip(capture.marks.name, capture.marks.payload, strict=True))
     assert marks == {"saved": -1, "counter:samples": 128}
     assert [w.partition(": ")[2] for w in report.capture.warnings] == ["MXNet profiler: host times alone, no kernels"]  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_megengine(load):
         ("MatrixMul", "kernel", 0, 0, 54, 6, "MatrixMul"),
     ]
     assert report.capture.facts[0].epoch_ns == 1_700_000_000_000_000_000 + 9_000
-    assert {"channel", "worker"} <= set(report.capture.threads["name"])
+    assert {"channel", "worker"} <= set(report.capture.threads.name)
 
 
 def test_kernels_of_cupti_stand_for_the_ops_on_the_device(load):
@@ -124,7 +124,7 @@ def test_tensorflow(load):
         ("volta_sgemm_128x64_nn", "kernel", 0, 14, 40, 100.5, "model/dense/MatMul:MatMul"),
         ("[CUDA memcpy Host-to-Device]", "memcpy", 0, 13, 6, 2, "train 3"),
     ]
-    kernel, copy = report.capture.activities.to_dict("records")
+    kernel, copy = report.capture.activities.to_pandas().to_dict("records")
     assert [kernel[c] for c in ("registers", "shared_dynamic", "grid_x", "grid_y", "block_x")] == [32, 1024, 80, 2, 256]  # fmt: skip
     assert copy["bytes"] == 4096
 
@@ -161,7 +161,7 @@ def test_what_is_invalid_is_counted(load):
     report = load({"traceEvents": events})
     assert "5 events left out" in report.capture.warnings[1]
     assert ranges(report) == [("open", 0, 6, "push_pop"), ("e", 1, 5, "push_pop")]
-    assert list(report.capture.ranges["open"]) == [True, False]
+    assert list(report.capture.ranges.open) == [True, False]
 
 
 @pytest.mark.slow

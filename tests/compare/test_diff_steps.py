@@ -52,10 +52,13 @@ def row(found: Comparison, op: str) -> dict:
 def samples(joined: Report, steady: list[int]) -> dict[str, list[int]]:
     """List what each op takes in each of some steps."""
     steps, table = joined.attributed.iterations, joined.op_kernels
-    starts = joined.capture.launches["start"].tolist()
+    starts = joined.capture.launches.start.tolist()
     found: dict[str, list[int]] = defaultdict(lambda: [0] * len(steady))
     rows = zip(
-        table["op"], table["launch"], joined.capture.activities.to_dict("records"), strict=True
+        table["op"],
+        table["launch"],
+        joined.capture.activities.to_pandas().to_dict("records"),
+        strict=True,
     )
     for op, launch, activity in rows:
         when = starts[launch] if launch >= 0 else activity["start"]

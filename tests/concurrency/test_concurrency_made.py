@@ -166,8 +166,8 @@ def two_ranks(times, texts=("nccl:all_reduce, seq = 1, op_id = 2, sizes = [[1000
             calls.append(Call(0, process, process | 1, key, at + 10, at + 20))
             work.append(Activity(0, process, key, at + 50, at + 50 + time, "kernel", NCCL))
     report = report_of(Program(ranges, calls, work, written))
-    names = frames.names_of([text.partition(",")[0] for text in written])  # as importers cut them
-    return AttributedCapture.of(replace(report, ranges=report.ranges.assign(name=names)))
+    names = frames.Names.of([text.partition(",")[0] for text in written])  # as importers cut them
+    return AttributedCapture.of(replace(report, ranges=report.ranges.replace(name=names)))
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_details_of_a_range_around_the_op_count():
     ranges = [Range(0, PROCESS, MAIN, *at, op) for at, op in zip(times, names, strict=True)]
     work = [Activity(0, PROCESS, 1, 20, 120, "kernel", NCCL)]
     report = report_of(Program(ranges, [Call(0, PROCESS, MAIN, 1, 10, 20)], work, names))
-    told = report.ranges.assign(json=frames.names_of([said, ""]))
+    told = report.ranges.replace(json=frames.Names.of([said, ""]))
     [row] = by_collective(AttributedCapture.of(replace(report, ranges=told))).to_dict("records")
     assert (row["op"], row["dtype"], row["bytes"]) == ("nccl:all_reduce", "bfloat16", 1000)
     assert (row["gb_per_s"], row["bus_gb_per_s"]) == (10, 15)

@@ -70,7 +70,7 @@ def test_collectives_of_two_ranks(corpus):
     row = joined.by("collective").iloc[0]
     assert (row["collective"], row["op"]) == ("AllToAll", "nccl:all_to_all")
     assert (row["ranks"], row["count"]) == (2, 64)
-    times, devices = joined.attributed.duration, joined.capture.activities["device"]
+    times, devices = joined.attributed.duration, joined.capture.activities.device
     talks = is_communication(joined.attributed) & (joined.attributed.node != NONE)
     ranks = [times[talks & (devices == gpu)] for gpu in (0, 1)]
     least = np.minimum(*ranks).sum()

@@ -76,7 +76,7 @@ class Records:
             system_calls=_frame("system_calls", self.system),
             overhead=_frame("overhead", self.overhead),
             texts=Texts.of(names),
-            **{kind: frames.frame(kind, {}) for kind in ("marks", "threads", "processes", "devices")},
+            **{kind: frames.FRAMES[kind]() for kind in ("marks", "threads", "processes", "devices")},
         )  # fmt: skip
 
     def attributed(self, **how) -> AttributedCapture:
@@ -84,15 +84,9 @@ class Records:
 
 
 def _frame(kind: str, rows: Sequence[dict]):
-    columns = {}
+    frame, columns = frames.FRAMES[kind], {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
-        if name == "kind":
-            known = frames.KINDS[kind]
-            codes = np.array([known.index(value) for value in values], np.int64)
-            columns[name] = frames.names(codes, known)
-        elif name in frames.NAMES:
-            columns[name] = frames.names_of(values)
-        else:
-            columns[name] = np.array(values, np.int64)
-    return frames.frame(kind, columns)
+        is_names = frame.types.get(name) == "Names"
+        columns[name] = frames.Names.of(values) if is_names else np.array(values, np.int64)
+    return frame(columns)

@@ -25,20 +25,20 @@ ON_HOST = ("dataloader", "cpu", "other")
 def with_steps(joined):
     """Name the steps that were found by repetition, so that others see them too."""
     steps, report = joined.attributed.iterations, joined.capture
-    one = report.ranges.groupby(["report", "process"])["thread"].first()
+    one = report.ranges.to_pandas().groupby(["report", "process"])["thread"].first()
     rows = {
         "start": steps.start,
         "end": steps.end,
         "process": steps.process,
         "thread": one.loc[list(zip(steps.report, steps.process, strict=True))].to_numpy(),
         "domain": np.zeros(len(steps), np.int64),
-        "domain_name": frames.names(np.zeros(len(steps), np.int64), [""]),
-        "kind": frames.names(np.zeros(len(steps), np.int64), frames.RANGE_KINDS),
-        "name": frames.names_of([f"ProfilerStep#{n}" for n in steps.number.tolist()]),
+        "domain_name": frames.Names(np.zeros(len(steps), np.int64), [""]),
+        "kind": frames.Names(np.zeros(len(steps), np.int64), frames.RANGE_KINDS),
+        "name": frames.Names.of([f"ProfilerStep#{n}" for n in steps.number.tolist()]),
         "text": np.zeros(len(steps), np.int64),
         "report": steps.report,
     }
-    ranges = frames.concat([report.ranges, frames.frame("ranges", rows)])
+    ranges = frames.Ranges.concat([report.ranges, frames.Ranges(rows)])
     named = Report(AttributedCapture.of(replace(report, ranges=ranges)))
     assert named.attributed.steps.start.tolist() == steps.start.tolist()
     return named
@@ -49,8 +49,8 @@ def of_operators(joined):
     attributed, walls = joined.attributed, Walls.of(joined.attributed)
     ranges, steps = joined.capture.ranges, joined.attributed.iterations
     is_operator = np.array(
-        [parse(n).kind in ("operator", "communication") for n in ranges["name"].cat.categories]
-    )[frames.codes(ranges["name"])]
+        [parse(n).kind in ("operator", "communication") for n in ranges.name.texts]
+    )[ranges.name.codes]
     found = np.zeros(len(steps), np.int64)
     for first, last in steps.by_process():
         process = steps.process[first]
@@ -59,9 +59,9 @@ def of_operators(joined):
         before = Coverage.of(np.empty(0, np.int64), np.empty(0, np.int64))
         taken = []
         for table, end in zip(parts, ends, strict=True):
-            own = frames.ints(table, "process") == process
-            stop = frames.ints(table, "end") if end is None else end
-            before = before.union(frames.ints(table, "start")[own], stop[own])
+            own = table.process == process
+            stop = table.end if end is None else end
+            before = before.union(table.start[own], stop[own])
             times = (before.before(t[first:last]) for t in (walls.end, walls.start))
             taken.append(np.subtract(*times))
         found[first:last] = taken[2] - taken[1]

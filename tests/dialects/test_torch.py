@@ -272,7 +272,7 @@ def test_holistic_trace_analysis_agrees_on_kernels_and_busy_time(reports, tmp_pa
     found = tool_says("in_hta.py", tmp_path)
     attributed = joined.attributed
     in_steps = attributed.activity_step != -1
-    kernel = frames.is_kind(joined.capture.activities, frames.KERNEL) & in_steps
+    kernel = joined.capture.activities.kind.among(frames.KERNEL) & in_steps
     cut = int(in_steps.sum())  # µs at most
     [row] = found["breakdown"]
     busy = row["compute_time(us)"] + row["non_compute_time(us)"]

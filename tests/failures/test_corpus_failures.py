@@ -62,7 +62,7 @@ def test_what_is_said_first_of_each_real_profile(corpus: Path) -> None:
         rows = returned(path)
         assert rows == ROWS.get(path.stem, {}), path.stem
         report = load(path)
-        assert (report.attributed.capture.launches["result"] > 0).sum() == rows.total()
+        assert (report.attributed.capture.launches.result > 0).sum() == rows.total()
         assert set(rows) <= set(NO_FAILURES)
         told[path.stem] = [one.kind for one in failures(report.attributed)]
     assert {name: kinds for name, kinds in told.items() if kinds} == SAID

@@ -274,7 +274,7 @@ def attributed(calls: list[Call]) -> AttributedCapture:
     ranges = [call for call in calls if call.op and call.name != "cuLaunchKernel"]
 
     def names(texts: list[str]):
-        return frames.names_of(texts)
+        return frames.Names.of(texts)
 
     def ints(values: list[int]) -> np.ndarray:
         return np.array(values, np.int64)
@@ -287,7 +287,7 @@ def attributed(calls: list[Call]) -> AttributedCapture:
         "start": ints([one.start - 1 for one in ranges]),
         "end": ints([one.end + 1 for one in ranges]),
         **{c: ints([getattr(one, c) for one in ranges]) for c in ("thread", "process")},
-        "kind": frames.names(np.zeros(len(ranges), np.int64), list(frames.RANGE_KINDS)),
+        "kind": frames.Names(np.zeros(len(ranges), np.int64), list(frames.RANGE_KINDS)),
         "name": names([one.op for one in ranges]),
         "domain_name": names([""] * len(ranges)),
         "text": np.arange(len(ranges)),
@@ -295,11 +295,11 @@ def attributed(calls: list[Call]) -> AttributedCapture:
     capture = Capture(
         source=("x",),
         facts=(Facts(),),
-        ranges=frames.frame("ranges", opened),
-        launches=frames.frame("launches", {**launches, "name": names([one.name for one in calls])}),
-        activities=frames.frame("activities", {}),
+        ranges=frames.Ranges(opened),
+        launches=frames.Launches(launches, name=names([one.name for one in calls])),
+        activities=frames.Activities(),
         texts=Texts.of([one.op for one in ranges]),
-        **{kind: frames.frame(kind, {}) for kind in ("marks", "threads", "processes", "devices")},
+        **{kind: frames.FRAMES[kind]() for kind in ("marks", "threads", "processes", "devices")},
     )
     return AttributedCapture.of(capture)
 

@@ -102,7 +102,7 @@ def test_computed_peaks_are_those_of_data_sheets(corpus):
     """Of the GPUs of real reports that are listed too."""
     from bridge.report import load
 
-    devices = load(corpus / "nsys/gaussian-no-nvtx.sqlite").capture.devices.iloc[0]
+    devices = load(corpus / "nsys/gaussian-no-nvtx.sqlite").capture.devices.to_pandas().iloc[0]
     computed = catalogue().peaks(UNKNOWN, devices.to_dict())
     listed = catalogue().peaks(devices["name"], {})
     assert computed.of("fp32") == pytest.approx(listed.of("fp32"), rel=0.01)

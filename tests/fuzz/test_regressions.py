@@ -36,7 +36,7 @@ def test_a_metric_beyond_all_numbers_is_read(value: str, tmp_path: Path) -> None
     path = ncu(tmp_path, made_ncu.raw([made_ncu.kernel(metrics=metrics)]))
     verdict = judged(path, opening.report)
     assert verdict.what == READ, verdict
-    assert load(path).capture.activities["registers"].tolist() in ([-1], [0])
+    assert load(path).capture.activities.registers.tolist() in ([-1], [0])
 
 
 @pytest.mark.slow

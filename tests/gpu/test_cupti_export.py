@@ -288,13 +288,17 @@ def test_ranges_marks_and_names_of_the_program(tmp_path):
         (500, None, 34, bits | 41, -1, 0.25, None, "loss"),
     ]
     loaded = importers.load(path)
-    assert loaded.ranges.sort_values("start")["category"].astype(str).tolist() == ["op", "", ""]
-    assert loaded.ranges.sort_values("start")["domain_name"].astype(str).tolist() == [
+    assert loaded.ranges.to_pandas().sort_values("start")["category"].astype(str).tolist() == [
+        "op",
+        "",
+        "",
+    ]
+    assert loaded.ranges.to_pandas().sort_values("start")["domain_name"].astype(str).tolist() == [
         "mine",
         "",
         "",
     ]
-    assert loaded.marks["category"].astype(str).tolist() == ["note", "op"]
+    assert loaded.marks.category.tolist() == ["note", "op"]
     assert rows(path, "SELECT globalTid, value FROM ThreadNames JOIN StringIds ON id = nameId") == [
         (bits | 41, "main")
     ]

@@ -33,27 +33,24 @@ def column(rows: Any) -> np.ndarray:
 def attributed_with(rows: list[Any], samples: dict[str, list[tuple[int, int]]]) -> Any:
     """Return a capture of activities on devices 0 to 2, which are GPUs 5, 6 and unknown, and these marks."""
     start, device = column(r[0][0] for r in rows), column(r[2] for r in rows)
-    kinds = frames.names(column(r[1] for r in rows), frames.ACTIVITY_KINDS)
+    kinds = frames.Names(column(r[1] for r in rows), frames.ACTIVITY_KINDS)
     columns = {"start": start, "process": device * 0, "device": device, "kind": kinds}
     of = {
         "process": column([0, 0, 0]),
         "device": column([0, 1, 2]),
         "gpu": column([5, 6, -1]),
-        "name": frames.names_of(["A", "B", "C"]),
+        "name": frames.Names.of(["A", "B", "C"]),
     }
     marks = [(t, name, value) for name, points in samples.items() for t, value in points]
-    written = frames.frame(
-        "marks",
-        {
-            "time": column(m[0] for m in marks),
-            "name": frames.names_of([m[1] for m in marks]),
-            "payload": column(m[2] for m in marks),
-            "domain_name": frames.names_of(["power"] * len(marks)),
-        },
+    written = frames.Marks(
+        time=column(m[0] for m in marks),
+        name=frames.Names.of([m[1] for m in marks]),
+        payload=column(m[2] for m in marks),
+        domain_name=frames.Names.of(["power"] * len(marks)),
     )
     capture = SimpleNamespace(
-        activities=frames.frame("activities", columns),
-        devices=frames.frame("devices", of),
+        activities=frames.Activities(columns),
+        devices=frames.Devices(of),
         marks=written,
         source=("r.sqlite",),
     )

@@ -47,8 +47,7 @@ def recorded(path: Path, **options: Any) -> dict[str, list[int]]:
         bridge.power.stop()
     marks = importers.load(path).marks
     assert set(marks["domain_name"]) == {"power"}
-    names = marks["name"].astype(str)
-    return {name: marks["payload"][names == name].tolist() for name in names.unique()}
+    return {name: marks.payload[marks.name == name].tolist() for name in marks.name.used}
 
 
 def test_a_session_records_the_energy_of_each_gpu(

@@ -39,7 +39,7 @@ def test_a_metric_is_named_by_its_type_and_its_id(tmp_path: Path) -> None:
     names = [name(1, 2, "SMs Active"), name(2, 2, "SM Issue"), name(1, 4, None)]
     tables = {"CUPTI_ACTIVITY_KIND_RUNTIME": [CALL], METRICS: rows, METRIC_NAMES: names}
     file = write(tmp_path / "r.sqlite", tables)
-    frame = importers.load(file).gpu_metrics
+    frame = importers.load(file).gpu_metrics.to_pandas()
     assert frame.astype({"metric": str}).to_numpy().tolist() == [
         [-5, 1, "SMs Active", 7, 0],
         [6, 2, "SM Issue", 8, 0],
@@ -124,7 +124,9 @@ def test_a_report_in_windows_refuses_counters(path: Path) -> None:
 
 def test_a_scrubbed_report_has_the_samples(path: Path, tmp_path: Path) -> None:
     assert run("scrub", path, "-o", tmp_path / "s.sqlite").exit_code == 0
-    frame, scrubbed = (importers.load(p).gpu_metrics for p in (path, tmp_path / "s.sqlite"))
+    frame, scrubbed = (
+        importers.load(p).gpu_metrics.to_pandas() for p in (path, tmp_path / "s.sqlite")
+    )
     assert scrubbed.astype({"metric": str}).equals(frame.astype({"metric": str}))
 
 

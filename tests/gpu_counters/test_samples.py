@@ -88,33 +88,30 @@ def attributed_with(
 ) -> Any:
     """Return a capture of activities on devices 0 to 2, which are GPUs 5, 6 and unknown, and these samples."""
     start = column(r[0][0] for r in rows)
-    kinds = frames.names(np.zeros(len(rows), np.int64), frames.ACTIVITY_KINDS)
+    kinds = frames.Names(np.zeros(len(rows), np.int64), frames.ACTIVITY_KINDS)
     device = column(r[1] for r in rows)
     where = {"process": device * 0, "device": device}
-    activities = frames.frame("activities", {"start": start, **where, "kind": kinds})
+    activities = frames.Activities(where, start=start, kind=kinds)
     of = {
         "process": column([0, 0, 0]),
         "device": column([0, 1, 2]),
         "gpu": column([5, 6, -1]),
-        "name": frames.names_of(["A", "B", "C"]),
+        "name": frames.Names.of(["A", "B", "C"]),
     }
     table = [
         (t, gpu, name, v)
         for (gpu, name), (times, values) in of_samples.items()
         for t, v in zip(times, values, strict=True)
     ][::-1]
-    metrics = frames.frame(
-        "gpu_metrics",
-        {
-            "time": column(r[0] for r in table),
-            "gpu": column(r[1] for r in table),
-            "metric": frames.names_of([r[2] for r in table]),
-            "value": column(r[3] for r in table),
-        },
+    metrics = frames.GpuMetrics(
+        time=column(r[0] for r in table),
+        gpu=column(r[1] for r in table),
+        metric=frames.Names.of([r[2] for r in table]),
+        value=column(r[3] for r in table),
     )
     capture = SimpleNamespace(
         activities=activities,
-        devices=frames.frame("devices", of),
+        devices=frames.Devices(of),
         gpu_metrics=metrics,
         source=("r.sqlite",) * reports,
     )

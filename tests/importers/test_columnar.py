@@ -25,7 +25,9 @@ FORMS = list(columnar.FORMS)
 def assert_equal(capture, expected):
     """Hold two captures of one program against each other, but for the names of their files."""
     for name in frames.FRAMES:
-        pd.testing.assert_frame_equal(getattr(capture, name), getattr(expected, name))
+        pd.testing.assert_frame_equal(
+            getattr(capture, name).to_pandas(), getattr(expected, name).to_pandas()
+        )
     assert capture.texts.data.tobytes() == expected.texts.data.tobytes()
     assert capture.texts.offsets.tolist() == expected.texts.offsets.tolist()
     assert facts(capture) == facts(expected)

@@ -53,7 +53,7 @@ def calls(draw) -> tuple[str, bytes]:
 def read(made: Nccl, path: Path, **options) -> tuple[list[dict], tuple[str, ...]]:
     path.unlink(missing_ok=True)
     capture = importers.load(made.report(path), **options)
-    frame = capture.nccl_calls.astype({"reduction": str, "name": str})
+    frame = capture.nccl_calls.to_pandas().astype({"reduction": str, "name": str})
     warnings = tuple(line for line in capture.warnings if "kernels" not in line)  # there are none
     return frame[["name", *COLUMNS]].to_dict("records"), warnings
 
@@ -167,6 +167,6 @@ def test_a_columnar_export_says_the_same(tmp_path):
     rows, _ = read(made, tmp_path / "r.sqlite")
     tables = columnar.tables_of(tmp_path / "r.sqlite")
     capture = importers.load(columnar.as_arrowdir(tables, tmp_path / "r_arwdir"))
-    frame = capture.nccl_calls.astype({"reduction": str, "name": str})
+    frame = capture.nccl_calls.to_pandas().astype({"reduction": str, "name": str})
     assert frame[["name", *COLUMNS]].to_dict("records") == rows
     assert len(rows) == len(FUNCTIONS)

@@ -28,7 +28,7 @@ def call(start: int, end: int | None, event: int = 27, name: int = 1) -> dict[st
 
 def test_the_begin_and_the_end_of_tracing_are_no_calls(loaded) -> None:
     rows = [call(3, 3, 31, 2), call(4, 9), call(9, None), call(11, 11, 32, 2)]
-    calls = loaded({"OSRT_API": rows}).system_calls
+    calls = loaded({"OSRT_API": rows}).system_calls.to_pandas()
     assert calls[["start", "end", "thread", "process"]].to_numpy().tolist() == [
         [4, 9, OTHER, PID],
         [9, 8, OTHER, PID],  # it never ended
@@ -47,7 +47,7 @@ def switch(time: int, on_cpu: int, thread: int) -> dict[str, int]:
 
 def test_context_switches_are_those_of_threads_with_work(loaded) -> None:
     rows = [switch(1, 1, THREAD), switch(2, 1, OTHER), switch(5, 0, THREAD), switch(6, 0, OTHER)]
-    switches = loaded({"SCHED_EVENTS": rows}).context_switches
+    switches = loaded({"SCHED_EVENTS": rows}).context_switches.to_pandas()
     assert switches[["time", "cpu", "thread", "process"]].to_numpy().tolist() == [
         [1, 3, THREAD, PID],
         [5, 3, THREAD, PID],

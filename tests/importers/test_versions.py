@@ -158,7 +158,7 @@ def test_versions_are_said(recorded, version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_program_is_the_same_in_every_version(recorded, version):
     report = recorded(version)
-    ranges = report.ranges.sort_values(["thread", "start"])
+    ranges = report.ranges.to_pandas().sort_values(["thread", "start"])
     columns = ["name", "start", "end", "thread", "json"]
     assert ranges[columns].values.tolist() == [
         ["forward", 10, 20, thread(100), ""],
@@ -172,7 +172,7 @@ def test_the_program_is_the_same_in_every_version(recorded, version):
     [copy] = report.activities[report.activities["kind"] == "memcpy"].to_dict("records")
     assert (copy["name"], copy["correlation"]) == ("[CUDA memcpy Unified Host-to-Device]", 0)
     assert [copy[c] for c in ("source_kind", "target_kind", "migration_cause")] == [7, 7, 2]
-    assert report.graph_nodes[["node", "original", "time"]].values.tolist() == [
+    assert report.graph_nodes.to_pandas()[["node", "original", "time"]].values.tolist() == [
         [71, -1, 13], [72, 71, 16],
     ]  # fmt: skip
     assert report.launches["name"].tolist() == ["cudaLaunchKernel"] * 2 + ["cudaGraphLaunch"] * 2
@@ -207,7 +207,9 @@ def test_what_only_newer_versions_say(recorded, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_two_processes_call_their_gpus_device_0(recorded, version):
-    devices = recorded(version).devices[["process", "device", "gpu", "name"]].values.tolist()
+    devices = (
+        recorded(version).devices.to_pandas()[["process", "device", "gpu", "name"]].values.tolist()
+    )
     other = [1, "A100"] if version in ("3.24.0", "3.28.1") else [0, "H100"]
     assert devices == [[ONE, 0, 0, "H100"], [OTHER, 0, *other]]
 

@@ -67,19 +67,19 @@ def callers(whole: AttributedCapture) -> Ints:
     """
     found, capture = whole.attribution, whole.capture
     forward = np.append(whole.directions.forward, NONE)[found.node]
-    thread, report = (frames.ints(capture.ranges, c) for c in ("thread", "report"))
-    calling = np.append(frames.ints(capture.launches, "thread"), NONE)[found.launch]
+    thread, report = capture.ranges.thread, capture.ranges.report
+    calling = np.append(capture.launches.thread, NONE)[found.launch]
     rows = np.flatnonzero((forward != NONE) & (thread[forward] != calling))
     stack_of = {}
     for node in np.unique(found.nesting.stack, return_index=True)[1].tolist():
         row = found.nesting.range[node]
         stack_of[int(report[row]), int(thread[row])] = int(found.nesting.stack[node])
     stack = [stack_of[int(report[row]), int(thread[row])] for row in forward[rows].tolist()]
-    when = frames.ints(capture.launches, "start")[found.launch[rows]]
+    when = capture.launches.start[found.launch[rows]]
     node = found.nesting.innermost(np.array(stack, np.int64), when)
-    names = [parse(name).kind for name in capture.ranges["name"].cat.categories]
+    names = [parse(name).kind for name in capture.ranges.name.texts]
     is_own = np.array([kind not in LIBRARY_KINDS for kind in names], bool)
-    own = is_own[frames.codes(capture.ranges["name"])[found.nesting.range]]
+    own = is_own[capture.ranges.name.codes[found.nesting.range]]
     nearest = np.append(inherited(found.nesting, np.where(own, np.arange(len(own)), NONE)), NONE)
     result = np.full(len(found.node), NONE)
     row = np.append(found.nesting.range, NONE)[nearest[node]]
@@ -90,7 +90,7 @@ def callers(whole: AttributedCapture) -> Ints:
 def autograd_threads(whole: AttributedCapture) -> Flags:
     """Return which ranges are on a thread that runs backward calls of another thread's forward calls."""
     capture, nesting, forward = whole.capture, whole.attribution.nesting, whole.directions.forward
-    report, thread = (frames.ints(capture.ranges, c) for c in ("report", "thread"))
+    report, thread = capture.ranges.report, capture.ranges.thread
     node = np.flatnonzero(forward != NONE)
     row, of = nesting.range[node], forward[node]
     row = row[thread[row] != thread[of]]
@@ -104,11 +104,11 @@ def without_ranges_of(capture: Capture, is_hidden: Flags, mode: str) -> tuple[Ca
     keys = ranges.loc[is_hidden, ["thread", "process", "report"]].drop_duplicates()
     named = {c: keys[c].to_numpy() for c in keys} if mode == "name" else {}
     if named:
-        named["name"] = frames.names(
+        named["name"] = frames.Names(
             np.arange(len(keys)), [f"pt_autograd_{number}" for number in range(len(keys))]
         )
     kept = ranges[~is_hidden].reset_index(drop=True)
-    threads = frames.frame("threads", named)
+    threads = frames.Threads(named)
     return replace(capture, ranges=kept, threads=threads), np.flatnonzero(~is_hidden)
 
 

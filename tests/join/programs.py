@@ -173,7 +173,7 @@ def report_of(program: Program) -> Capture:
     ranges = _table("ranges", program.ranges, "start end thread process domain payload report") | {
         "name": _names(program.texts),
         "domain_name": _names([DOMAINS[one.domain] for one in program.ranges]),
-        "kind": frames.names(
+        "kind": frames.Names(
             _ints([one.phase for one in program.ranges]), ["push_pop", "start_end"]
         ),
         "text": np.arange(len(program.ranges)),
@@ -184,7 +184,7 @@ def report_of(program: Program) -> Capture:
     }
     ran = "start end process correlation bytes report"
     activities = _table("activities", program.activities, ran) | {
-        "kind": frames.names(_ints([KINDS.index(a.kind) for a in program.activities]), KINDS),
+        "kind": frames.Names(_ints([KINDS.index(a.kind) for a in program.activities]), KINDS),
         **dict.fromkeys(
             ("name", "full_name", "mangled"), _names([a.name for a in program.activities])
         ),
@@ -192,11 +192,11 @@ def report_of(program: Program) -> Capture:
     return Capture(
         source=("one", "other"),
         facts=(Facts(), Facts()),
-        ranges=frames.frame("ranges", ranges),
-        launches=frames.frame("launches", calls),
-        activities=frames.frame("activities", activities),
+        ranges=frames.Ranges(ranges),
+        launches=frames.Launches(calls),
+        activities=frames.Activities(activities),
         texts=Texts.of(program.texts),
-        **{kind: frames.frame(kind, {}) for kind in ("marks", "threads", "processes", "devices")},
+        **{kind: frames.FRAMES[kind]() for kind in ("marks", "threads", "processes", "devices")},
     )
 
 
@@ -214,4 +214,4 @@ def _ints(values):
 
 def _names(names):
     distinct = list(dict.fromkeys(names))
-    return frames.names(_ints([distinct.index(name) for name in names]), distinct)
+    return frames.Names(_ints([distinct.index(name) for name in names]), distinct)

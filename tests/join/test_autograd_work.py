@@ -32,8 +32,8 @@ def with_names(capture, names, report=0):
     columns = {"thread": [*names], "process": process, "report": [report] * len(names)}
     ints = {name: np.array(values, np.int64) for name, values in columns.items()}
     distinct = [*dict.fromkeys(names.values())]
-    name = frames.names(np.array([distinct.index(n) for n in names.values()], np.int64), distinct)
-    return replace(capture, threads=frames.frame("threads", ints | {"name": name}))
+    name = frames.Names(np.array([distinct.index(n) for n in names.values()], np.int64), distinct)
+    return replace(capture, threads=frames.Threads(ints | {"name": name}))
 
 
 def joined(ranges, *launched, names=ENGINES, kinds=(), **options):

@@ -108,7 +108,7 @@ def test_no_kernel_has_two_innermost_ops(path):
         assert len(inside_all) == bool(around)
     node = joined.attributed.attribution.node
     kernels = by_op_kernel(joined.attributed)["count"].sum()
-    kind = joined.capture.activities["kind"].to_numpy()
+    kind = joined.capture.activities.kind
     assert kernels == ((node != NONE) & (kind == "kernel")).sum()
 
 

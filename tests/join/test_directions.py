@@ -51,8 +51,8 @@ def test_the_names_say_what_the_truth_takes_them_to_say():
 def test_real_profiles_have_the_directions_links_and_modules_that_are_true(path):
     plain = nsys_export.read(path)
     joined = bridge.report.load(path)
-    names = joined.capture.ranges["name"].tolist()
-    categories = joined.capture.ranges["category"].tolist()
+    names = joined.capture.ranges.name.tolist()
+    categories = joined.capture.ranges.category.tolist()
     profile = indexed(plain.ranges, plain.calls, plain.activities)
     held_to(joined.attributed, TrainingProfile(profile, names, plain.texts, categories, meaning))
 

@@ -82,4 +82,4 @@ def test_two_files_say_what_the_program_did(tmp_path, program):
     joined = bridge.report.load(*paths).attributed
     assert list(found_of(joined)) == said(program.profile())
     assert totals(joined) == program.profile().totals()
-    assert joined.capture.texts.decode(joined.capture.ranges["text"]) == program.texts
+    assert joined.capture.texts.decode(joined.capture.ranges.text) == program.texts

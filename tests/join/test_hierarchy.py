@@ -169,7 +169,7 @@ def test_every_activity_is_in_one_place(path, under):
     tree = calltree(attributed, steps=False)
     assert tree.gpu_self_ns.sum() == attributed.duration.sum()
     nesting, hierarchy = attributed.attribution.nesting, attributed.hierarchy
-    names = report.capture.ranges["name"]
+    names = report.capture.ranges.name
     for node, (before, after) in enumerate(
         zip(nesting.parent.tolist(), hierarchy.parent.tolist(), strict=True)
     ):

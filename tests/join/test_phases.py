@@ -68,8 +68,8 @@ def test_the_phase_of_a_session_is_no_op():
     made = program([(0, 100, "capture", P | 1), (10, 20, "mine", P | 1)], (P | 1, 5), (P | 1, 15))
     joined = attributed(made)
     assert owners(made) == [("capture", "phase"), ("capture/mine", "phase")]
-    ranges = joined.capture.ranges.assign(
-        domain_name=frames.names(np.array([0, NONE]), ["nsight-bridge"])
+    ranges = joined.capture.ranges.replace(
+        domain_name=frames.Names(np.array([0, NONE]), ["nsight-bridge"])
     )
     again = type(joined).of(replace(joined.capture, ranges=ranges))
     assert [again.ops[op] if op != NONE else "" for op in again.activity_op] == ["", "mine"]

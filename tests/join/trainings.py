@@ -12,6 +12,7 @@ from witness.nsys_export import without_per_call_part
 from witness.training import Said, TrainingProfile, Wait
 
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING
 from bridge.importers.capture import Capture
 from bridge.importers.texts import Texts
 from bridge.join.attributed import AttributedCapture
@@ -86,17 +87,17 @@ class Training:
 
     def capture(self) -> Capture:
         made = report_of(self.program)
-        category = np.array([{"module": 0}.get(c, frames.MISSING) for c in self.categories])
-        ranges = made.ranges.assign(category=frames.names(category, ["module"]))
+        category = np.array([{"module": 0}.get(c, MISSING) for c in self.categories])
+        ranges = made.ranges.replace(category=frames.Names(category, ["module"]))
         columns = {
             c: np.array([getattr(wait, c) for wait in self.waits], np.int64)
             for c in ("report", "process", "correlation", "start", "end")
         }
-        kind = frames.names(
+        kind = frames.Names(
             np.array([frames.WAIT_KINDS.index(wait.kind) for wait in self.waits], np.int64),
             frames.WAIT_KINDS,
         )
-        waits = frames.frame("waits", columns | {"kind": kind})
+        waits = frames.Waits(columns | {"kind": kind})
         return replace(made, ranges=ranges, waits=waits, texts=Texts.of(self.texts))
 
     def attributed(self, **how) -> AttributedCapture:

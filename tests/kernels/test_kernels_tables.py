@@ -65,7 +65,7 @@ def named_kernels(tmp_path) -> Path:
 
 def told(joined):
     """Return (activity, what it is, or None of no kernel) of every row, by its demangled name."""
-    for row in joined.capture.activities.to_dict("records"):
+    for row in joined.capture.activities.to_pandas().to_dict("records"):
         is_kernel = row["kind"] == "kernel"
         yield row, kernels.kinds_of([row["full_name"]])[0] if is_kernel else None
 
@@ -151,21 +151,18 @@ def test_of_some_steps_alone(named_kernels):
 
 def test_names_that_are_not_recorded_are_no_kernel_s_library():
     """A kernel without any name is `other`; one with the short name alone is told by that."""
-    names = frames.names(np.array([-1, -1, 0]), ["nvjet_full"])
-    short = frames.names(np.array([0, -1, 0]), ["ncclKernel_AllReduce"])
+    names = frames.Names(np.array([-1, -1, 0]), ["nvjet_full"])
+    short = frames.Names(np.array([0, -1, 0]), ["ncclKernel_AllReduce"])
 
     class Bare:
         kernel_rules = None
         results: ClassVar[dict] = {}
 
         class capture:  # noqa: N801
-            activities = frames.frame(
-                "activities",
-                {
-                    "kind": frames.names(np.zeros(3, np.int64), frames.ACTIVITY_KINDS),
-                    "full_name": names,
-                    "name": short,
-                },
+            activities = frames.Activities(
+                kind=frames.Names(np.zeros(3, np.int64), frames.ACTIVITY_KINDS),
+                full_name=names,
+                name=short,
             )
 
     code, listed = kinds.kind(Bare)

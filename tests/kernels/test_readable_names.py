@@ -273,10 +273,10 @@ def test_every_activity_has_the_name_of_its_own_kernel(kernels_called_alike):
     activities, named = attributed.capture.activities, attributed.activity_name
     expected = [
         readable_names([(row["name"], row["full_name"])])[0]
-        for row in activities.to_dict("records")
+        for row in activities.to_pandas().to_dict("records")
     ]
-    assert named.astype(object).tolist() == expected
-    assert np.unique(named.cat.codes).tolist() == [0, 1, 2]
+    assert named.tolist() == expected
+    assert np.unique(named.codes).tolist() == [0, 1, 2]
 
 
 def test_rules_hide_a_namespace_once():

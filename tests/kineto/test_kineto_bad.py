@@ -162,7 +162,7 @@ def test_ids_that_are_no_numbers_or_too_large(tmp_path):
     assert len({a, b, c}) == 3
     assert report.launches["thread"].tolist() == [b]
     assert a // 2**24 == b // 2**24 != c // 2**24
-    [kernel] = report.activities.to_dict("records")
+    [kernel] = report.activities.to_pandas().to_dict("records")
     assert (kernel["correlation"], kernel["stream"], kernel["grid_x"]) == (-1, -1, -1)
     assert (kernel["device"], kernel["block_x"], kernel["process"]) == (0, 1, -1)
 

@@ -166,7 +166,7 @@ def test_shapes_and_types_of_inputs(traces):
 
 def test_what_a_trace_says_of_its_gpu_and_its_run(traces):
     report = traces("alexnet")[0].capture
-    [gpu] = report.devices.to_dict("records")
+    [gpu] = report.devices.to_pandas().to_dict("records")
     assert (gpu["gpu"], gpu["name"], gpu["sm_count"]) == (0, "NVIDIA A100-PG509-200", 108)
     assert (gpu["warps_per_sm"], gpu["compute_major"], gpu["shared_per_sm"]) == (64, 8, 167_936)
     facts = traces("sampled-rank0")[0].capture.facts[0]
@@ -205,10 +205,10 @@ def test_estimates_of_occupancy_are_kinetos(name, traces):
     joined, events = traces(name)
     found = Occupancy.of(joined.attributed)
     if name in UNDESCRIBED:
-        assert (joined.capture.devices["sm_count"] == -1).all()
+        assert (joined.capture.devices.sm_count == -1).all()
         assert np.isnan(found.percent).all()
         return
-    kernels = (joined.capture.activities["kind"] == "kernel").to_numpy()
+    kernels = (joined.capture.activities.kind == "kernel").to_numpy()
     columns = (found.blocks_per_sm, found.warps_per_sm, found.percent)
     without_blocks = 0
     for event, blocks, warps, percent in zip(

@@ -96,7 +96,7 @@ def test_a_base_time_says_when_it_was(tmp_path):
     report = importers.load(made.write(tmp_path / "t.json.gz", content))
     assert report.facts[0].epoch_ns == base + 9_500
     assert report.facts[0].span == (1_000, 91_000)
-    [kernel] = report.activities.to_dict("records")
+    [kernel] = report.activities.to_pandas().to_dict("records")
     assert (kernel["start"], kernel["end"]) == (50_500, 62_845)
 
 
@@ -110,7 +110,7 @@ def test_texts_of_ops_are_those_of_pytorchs_own_ranges(tmp_path):
     ]
     assert report.ranges["name"].tolist() == ["ProfilerStep#3", "aten::mm"]
     assert report.ranges["category"].tolist() == ["user_annotation", "cpu_op"]
-    [kernel] = report.activities.to_dict("records")
+    [kernel] = report.activities.to_pandas().to_dict("records")
     assert (kernel["name"], kernel["full_name"]) == ("gemm", "void ns::gemm<float>(float*)")
     assert bridge.load(path).by("op")["op"].tolist() == ["aten::mm", "ProfilerStep"]
 
@@ -131,7 +131,7 @@ def test_texts_of_ops_are_those_of_pytorchs_own_ranges(tmp_path):
 def test_copies_are_named_as_nsight_systems_names_them(written, name, source, target, tmp_path):
     found = {**copy("", 5, 5, 1), "name": written}
     report = importers.load(made.write(tmp_path / "t.json", made.trace([found])))
-    [row] = report.activities.to_dict("records")
+    [row] = report.activities.to_pandas().to_dict("records")
     assert (row["name"], row["full_name"]) == (name, name)
     assert (row["source_kind"], row["target_kind"], row["bytes"]) == (source, target, 8)
 
@@ -163,10 +163,10 @@ def test_two_processes_and_their_devices(tmp_path):
     properties = [{"id": 0, "name": "first"}, {"id": 1000, "name": "second"}]
     path = made.write(tmp_path / "t.json", made.trace(events, deviceProperties=properties))
     joined = bridge.load(path)
-    process = [p // 2**24 if p >= 0 else p for p in joined.capture.activities["process"].tolist()]
+    process = [p // 2**24 if p >= 0 else p for p in joined.capture.activities.process.tolist()]
     assert process == [100, 200, 200, -1]
     assert joined.op_kernels["op"].tolist()[:2] == ["a", "b"]
-    devices = joined.capture.devices.set_index("process")["name"]
+    devices = joined.capture.devices.to_pandas().set_index("process")["name"]
     assert devices[100 * 2**24] == "first"
     assert devices[200 * 2**24] == "second"
 
@@ -190,13 +190,15 @@ def test_graphs_and_events(tmp_path):
         made.event("cuda_sync", "Odd Sync", 70, 1, pid=0, tid=7, device=0, cuda_sync_kind="Odd"),
     ]
     report = importers.load(made.write(tmp_path / "t.json", made.trace(events)))
-    table = report.activities[["kind", "name", "graph", "graph_node"]].to_numpy().tolist()
+    table = (
+        report.activities.to_pandas()[["kind", "name", "graph", "graph_node"]].to_numpy().tolist()
+    )
     assert table[1:] == [
         ["kernel", "graph", 3, 2**33],
         ["kernel", "none", -1, -1],
         ["graph", "[CUDA graph 3]", -1, -1],
     ]
-    assert report.waits[["kind", "event"]].to_numpy().tolist() == [["unknown", -1], ["event_record", 4]]  # fmt: skip
+    assert report.waits.to_pandas()[["kind", "event"]].to_numpy().tolist() == [["unknown", -1], ["event_record", 4]]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -215,7 +217,7 @@ def test_what_holds_nothing_for_us_is_passed_over_without_a_word(tmp_path):
     ]
     assert [report.warnings for report in reports] == [(), ()]
     assert json.dumps([len(r.ranges) for r in reports]) == "[2, 2]"
-    assert reports[0].activities.equals(reports[1].activities)
+    assert reports[0].activities.to_pandas().equals(reports[1].activities)
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from real_parts import NIGHT
 from witness import kineto
 
 import bridge
-from bridge.importers import frames
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +42,7 @@ def test_a_report_drawn_and_read_again_has_every_figure(name, again):
     for kind in ("ranges", "launches", "activities"):
         assert len(getattr(one.capture, kind)) == len(getattr(other.capture, kind))
     for column in ("grid_x", "block_x", "registers", "bytes", "stream"):
-        pair = (sorted(frames.ints(j.capture.activities, column)) for j in (one, other))
+        pair = (sorted(j.capture.activities[column]) for j in (one, other))
         assert next(pair) == next(pair)
 
 
@@ -73,7 +72,7 @@ def test_unified_memorys_copies_lose_that_word(again):
 
 def test_graphs_recorded_as_a_whole_are_graphs_again(again):
     one, other = again("torch-compile-graphs")
-    graphs = [j.capture.activities.query("kind == 'graph'") for j in (one, other)]
+    graphs = [j.capture.activities.to_pandas().query("kind == 'graph'") for j in (one, other)]
     assert len(graphs[0]) == len(graphs[1]) > 0
     assert sorted(graphs[0]["name"]) == sorted(graphs[1]["name"])
 

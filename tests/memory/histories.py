@@ -40,13 +40,12 @@ def memory_of(events):
     names = "report process device address bytes time correlation thread pool reserved allocated"
     columns = {n: np.array([getattr(e, n) for e in events], np.int64) for n in names.split()}
     kinds = np.array([event.kind for event in events], np.int64)
-    return frames.frame(
-        "memory",
+    return frames.Memory(
         columns
         | {
-            "kind": frames.names(kinds, frames.MEMORY_KINDS),
+            "kind": frames.Names(kinds, frames.MEMORY_KINDS),
             "operation": np.array([event.is_release for event in events], np.int64),
-        },
+        }
     )
 
 

@@ -13,7 +13,6 @@ import pytest
 import bridge
 from bridge.analyze.cost.memory import MemoryUsage, by_category
 from bridge.analyze.cost.memory.categories import CATEGORIES, Categories
-from bridge.importers import frames
 
 DATA = Path(__file__).parent / "data"
 
@@ -25,7 +24,7 @@ def sorted_by_torch(held: MemoryUsage) -> dict[int, str]:
     assert len(found) == len(said)
     made = np.flatnonzero(held.is_made)
     time = held.events.time[made] + held.attributed.capture.facts[0].epoch_ns
-    address = frames.ints(held.attributed.capture.memory, "address")[held.events.row[made]]
+    address = held.attributed.capture.memory.address[held.events.row[made]]
     events = zip(*(c.tolist() for c in (time, address, held.size[made])), strict=True)
     of = dict(zip(events, made.tolist(), strict=True))
     assert found.keys() == of.keys()
@@ -54,7 +53,7 @@ def test_pytorch_sorts_the_tensors_of_a_training_alike(held):
     expected |= {("autograd detail", "unknown"), ("unknown", "input")}
     assert both.keys() - set(alike) == expected
     assert both["unknown", "input"] < 100  # bytes
-    in_optimizer = held.attributed.capture.ranges["name"].astype(str)
+    in_optimizer = held.attributed.capture.ranges.name.astype(str)
     assert in_optimizer.str.startswith("Optimizer.step").any()
 
 
@@ -155,7 +154,7 @@ def by_hand(path: Path, *, ops: bool = True) -> Path:
 def test_each_rule_by_hand(tmp_path):
     held = MemoryUsage.of(bridge.load(by_hand(tmp_path / "hand.json")).attributed)
     found = Categories(held)
-    address = frames.ints(held.attributed.capture.memory, "address")[held.events.row]
+    address = held.attributed.capture.memory.address[held.events.row]
     of = {int(a): CATEGORIES[c] for a, c in zip(address, found.of_event, strict=True)}
     expected = {n: name for n, (name, made, over) in enumerate(TENSORS) if max(made, over) >= 0}
     assert {n: (of[n], expected[n]) for n in expected if of[n] != expected[n]} == {}
@@ -193,5 +192,5 @@ def test_ranks_with_one_number_are_kept_apart(tmp_path):
     found = Categories(both)
     alone = np.sort(Categories(one).of_event)
     for report in (0, 1):
-        ours = frames.ints(both.attributed.capture.memory, "report")[both.events.row] == report
+        ours = both.attributed.capture.memory.report[both.events.row] == report
         assert np.array_equal(np.sort(found.of_event[ours]), alone)

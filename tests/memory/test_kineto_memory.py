@@ -69,7 +69,7 @@ def trace(tmp_path) -> Path:
 def test_a_trace_by_hand(trace):
     report = importers.load(trace)
     table = report.memory
-    assert list(table.columns) == list(frames.FRAMES["memory"])
+    assert list(table.columns) == list(frames.FRAMES["memory"].types)
     assert table["bytes"].tolist() == [100, 400, 400, 8, 100]
     assert table["operation"].tolist() == [0, 0, 1, 0, 1]
     assert table["reserved"].tolist() == [2000, 4000, 4000, -1, 1000]
@@ -94,7 +94,7 @@ def test_running_totals_are_those_that_pytorch_itself_wrote(tmp_path):
     subprocess.run(line, check=True, capture_output=True, timeout=300)
     joined = bridge.load(path)
     held, table = MemoryUsage.of(joined.attributed), joined.capture.memory
-    said = frames.ints(table, "allocated")[held.events.row]
+    said = table.allocated[held.events.row]
     assert len(table) > 100
     assert np.array_equal(held.used, said)
     assert summary(held)["peak_bytes"].tolist() == [said.max()]

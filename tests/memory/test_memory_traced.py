@@ -43,14 +43,14 @@ def test_curves_are_what_was_held(history):
     held = history.held
     found = sampled(timeline(held.attributed))
     table, groups = history.capture.memory, held.events.row[held.events.groups]
-    kinds = [frames.MEMORY_KINDS[code] for code in frames.codes(table["kind"])[groups].tolist()]
+    kinds = [frames.MEMORY_KINDS[code] for code in table.kind.codes[groups].tolist()]
     count = 0
     for group, kind in enumerate(kinds):
         rows = np.flatnonzero(held.group == group)
         if not len(rows):
             continue
         report, process, device = (
-            int(frames.ints(table, c)[groups[group]]) for c in ("report", "process", "device")
+            int(table[c][groups[group]]) for c in ("report", "process", "device")
         )
         where = report, process, device
         used = found[(*where, curve_name(kind, "used"))]
@@ -133,7 +133,7 @@ def test_counters_in_every_dialect(dialect, device, host, exported, tmp_path):
     held = MemoryUsage.of(joined.attributed)
     events = [e for e in chrome(joined, tmp_path / "t.json", dialect=dialect) if e["ph"] == "C"]
     for name, kind in ((device, 2), (host, 1)):
-        own = frames.codes(joined.capture.memory["kind"])[held.events.row[held.events.groups]]
+        own = joined.capture.memory.kind.codes[held.events.row[held.events.groups]]
         [group] = np.flatnonzero(own == kind)
         used = held.used[held.group == group].tolist()
         assert [e["args"]["value"] for e in events if e["name"] == name][1:] == used
@@ -151,7 +151,7 @@ def test_pytorchs_instants_are_read_back_as_they_were(tmp_path):
         assert np.array_equal(getattr(first.events, column), getattr(second.events, column))
     for column in ("used", "size", "base"):
         assert np.array_equal(getattr(first, column), getattr(second, column))
-    said = frames.ints(joined.capture.memory, "allocated")[first.events.row]
+    said = joined.capture.memory.allocated[first.events.row]
     assert np.array_equal(said, first.used)
     one = next(
         e for e in chrome(joined, tmp_path / "u.json", dialect="torch") if e["name"] == "[memory]"
@@ -185,7 +185,7 @@ def test_pytorchs_totals_are_of_a_device_with_all_its_kinds(exported, tmp_path):
     ]
     assert sorted(e["args"]["Bytes"] for e in shown) == sorted(held.change.tolist())
     assert -1 in [e["args"]["Bytes"] for e in shown]
-    process = frames.ints(joined.capture.memory, "process")[held.events.row].tolist()
+    process = joined.capture.memory.process[held.events.row].tolist()
     group = held.group.tolist()
     owner = {
         group[n]: process[n] for n in range(len(group))

@@ -511,6 +511,6 @@ def test_pytorch_reads_what_is_made_here_and_finds_the_same(device):
 
 
 def test_frames_of_memory_are_whole(device, tmp_path):
-    table = importers.load(written(tmp_path / "s.pickle", snapshot(device))).memory
-    assert list(table.columns) == list(frames.FRAMES["memory"])
+    table = importers.load(written(tmp_path / "s.pickle", snapshot(device))).memory.to_pandas()
+    assert list(table.columns) == list(frames.FRAMES["memory"].types)
     assert np.all(np.diff(table["time"].to_numpy()) > 0)

@@ -191,8 +191,8 @@ def test_commands(tmp_path):
 def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
     """An address that nothing else uses: told of at first, or released at last, the levels between are the same."""
     table = history.capture.memory
-    time = frames.ints(table, "time")
-    one = {c: frames.ints(table, c)[[0]] for c in ("report", "process", "device")}
+    time = table.time
+    one = {c: table[c][[0]] for c in ("report", "process", "device")}
     held_one = {
         "address": np.array([999]),
         "bytes": np.array([77]),
@@ -200,14 +200,10 @@ def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
     }
 
     def with_one(when: int, operation: int) -> MemoryUsage:
-        own = frames.frame(
-            "memory",
-            {**one, **held_one, "time": np.array([when]), "operation": np.array([operation]),
-             "kind": frames.names(frames.codes(table["kind"])[[0]], frames.MEMORY_KINDS)},
-        )  # fmt: skip
+        own = frames.Memory(one | held_one, time=np.array([when]), operation=np.array([operation]), kind=frames.Names(table.kind.codes[[0]], frames.MEMORY_KINDS))  # fmt: skip
         parts = [own, table] if operation == frames.HELD else [table, own]
         return MemoryUsage.of(
-            AttributedCapture.of(replace(history.capture, memory=frames.concat(parts)))
+            AttributedCapture.of(replace(history.capture, memory=frames.Memory.concat(parts)))
         )
 
     first = with_one(int(time.min()) - 1, frames.HELD)

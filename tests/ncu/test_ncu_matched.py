@@ -92,7 +92,7 @@ def test_every_match_is_the_one_found_by_hand(tmp_path_factory, ours, theirs, la
     left = bridge.load(timeline(folder / "r.sqlite", ours, late=late)).attributed
     right = bridge.load(measured(folder / "x.csv", theirs)).attributed
     match = match_metrics(left, right)
-    metrics, start = match.capture.metrics, left.capture.activities["start"].to_numpy()
+    metrics, start = match.capture.metrics, left.capture.activities.start
     pairs = zip(
         metrics.of[start.argsort()].tolist(), metrics.sure[start.argsort()].tolist(), strict=True
     )
@@ -253,7 +253,7 @@ def of_processes(folder, ours, theirs):
 )
 def test_processes_and_devices_stand_for_those_of_the_same_rank(folder, ours, theirs, of, by, line):
     match = of_processes(folder, ours, theirs)
-    start = match.capture.activities["start"].to_numpy()
+    start = match.capture.activities.start
     assert match.capture.metrics.of[start.argsort()].tolist() == of
     assert match.by == (by, len(ours) - by, 0, 0)
     assert match.line.partition("; ")[2] == line

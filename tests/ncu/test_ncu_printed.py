@@ -24,7 +24,7 @@ def loaded(folder, text, name="x.csv"):
 
 
 def times(report):
-    activities = report.activities
+    activities = report.activities.to_pandas()
     return [int(end) - int(start) for start, end in activities[["start", "end"]].to_numpy()]
 
 
@@ -189,7 +189,11 @@ def test_numbers_that_are_too_large_are_not_known(tmp_path, page, cell, unit):
 
 
 def test_geometry_and_whose_it_is(tmp_path):
-    row = loaded(tmp_path, raw([kernel(grid=(3, 4, 5), block=(6, 7, 8), pid=9)])).activities.iloc[0]
+    row = (
+        loaded(tmp_path, raw([kernel(grid=(3, 4, 5), block=(6, 7, 8), pid=9)]))
+        .activities.to_pandas()
+        .iloc[0]
+    )
     assert [row[f"{w}_{a}"] for w in ("grid", "block") for a in "xyz"] == [3, 4, 5, 6, 7, 8]
     assert (row["device"], row["context"], row["stream"], row["process"] >> 24) == (0, 1, 7, 9)
 

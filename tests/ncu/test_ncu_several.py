@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.cost.metrics.matching import merge_metrics
-from bridge.importers import frames
 from bridge.importers.ncu.metrics import Kernel, Metrics, Rule, Value, metrics_of
 
 NAMES = "abc"
@@ -58,7 +57,7 @@ def by_hand(found: list[Metrics], activity: int, what: str, name: str) -> dict[s
     said: dict[str, list[object]] = {}
     known = [part for part in found if part.of[activity] >= 0]
     for part in sorted(known, key=lambda part: -part.sure[activity]):
-        said |= rows_of(getattr(part, what), int(part.of[activity]), name)
+        said |= rows_of(getattr(part, what).to_pandas(), int(part.of[activity]), name)
     return said
 
 
@@ -77,5 +76,5 @@ def test_as_by_hand(found):
         assert together.sure[activity] == max(sure, default=-1)
     assert together.source == tuple(name for part in found for name in part.source)
     for table in (together.table, together.rules):
-        numbers = frames.ints(table, "kernel")
+        numbers = table.kernel
         assert (np.diff(numbers) >= 0).all()  # as rows of one kernel stand everywhere

@@ -240,7 +240,7 @@ def test_the_timeline_keeps_the_time_of_every_stream(drawn_path, drawn):
     result = shown(drawn_path)["timeline"]
     time, _ = drawn_time(result)
     streams = [n for n, row in enumerate(result["rows"]) if row["kind"] == "stream"]
-    lengths = drawn.capture.activities["end"] - drawn.capture.activities["start"]
+    lengths = drawn.capture.activities.end - drawn.capture.activities.start
     assert sum(time[n] for n in streams) == int(np.maximum(lengths, 0).sum())
     ranges = drawn.capture.ranges
     stacked = ranges[ranges["kind"] == "push_pop"]

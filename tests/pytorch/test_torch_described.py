@@ -145,7 +145,7 @@ def test_work_is_grouped_by_the_line_that_a_stack_names(tmp_path):
 def test_without_stacks_there_are_none(stacks):
     with bridge.profile(level=0) as session, bridge.torch.ops(stacks=stacks):
         torch.ones(2)
-    assert set(session.report.capture.ranges["json"]) == {""}
+    assert set(session.report.capture.ranges.json) == {""}
 
 
 # -- process groups

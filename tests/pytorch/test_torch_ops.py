@@ -201,7 +201,7 @@ def test_flops_are_counted_where_they_are_wanted(flops):
 def test_without_shapes_nothing_is_described():
     with bridge.profile(level=0) as session, bridge.torch.ops():
         torch.mm(torch.ones(2, 3), torch.ones(3, 4))
-    assert set(session.report.capture.ranges["json"]) == {""}
+    assert set(session.report.capture.ranges.json) == {""}
 
 
 def test_a_call_that_fails_says_what_it_was_given():

@@ -20,7 +20,7 @@ ALL = {"level": 2, "record_shapes": True, "with_flops": True, "with_modules": Tr
 
 
 def names(session: bridge.Session) -> list[str]:
-    return session.report.capture.ranges["name"].tolist()
+    return session.report.capture.ranges.name.tolist()
 
 
 def calls(session: bridge.Session) -> dict[str, int]:
@@ -120,7 +120,7 @@ def test_shapes_dtypes_and_bytes():
 def test_without_details_nothing_is_described():
     with bridge.profile(ops=True) as session:
         torch.mm(torch.ones(2, 3), torch.ones(3, 4))
-    assert set(session.report.capture.ranges["json"]) == {""}
+    assert set(session.report.capture.ranges.json) == {""}
 
 
 def counted(session: bridge.Session) -> int:

@@ -247,7 +247,7 @@ def test_diagnostics_are_texts_or_ids(column, tmp_path):
         | ({"text": LOST} if column == "text" else {"text_id": story.string(LOST)})
     )
     joined = story.load(tmp_path)
-    assert joined.capture.diagnostics["name"].tolist() == [LOST]
+    assert joined.capture.diagnostics.name.tolist() == [LOST]
     [one] = joined.quality.reasons
     assert LOST in sentence(one)
 

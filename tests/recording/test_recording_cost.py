@@ -76,11 +76,11 @@ def test_a_million_calls_are_read_and_joined_in_seconds(writer) -> None:
     columns = {
         "process": np.full(MILLION, found.process),
         "payload": shuffled | CALL_ID_BASE,
-        "json": frames.names(np.zeros(MILLION, np.int64), [""]),
-        "kind": frames.names(np.zeros(MILLION, np.int64), frames.RANGE_KINDS),
+        "json": frames.Names(np.zeros(MILLION, np.int64), [""]),
+        "kind": frames.Names(np.zeros(MILLION, np.int64), frames.RANGE_KINDS),
     }
-    others = {kind: frames.frame(kind, {}) for kind in frames.FRAMES}
-    report = Capture(("r",), (Facts(),), **others | {"ranges": frames.frame("ranges", columns)})
+    others = {kind: frames.FRAMES[kind]() for kind in frames.FRAMES}
+    report = Capture(("r",), (Facts(),), **others | {"ranges": frames.Ranges(columns)})
     began = time.perf_counter()
     json = with_details(report, [found]).ranges["json"]
     sys.stdout.write(f"\nread in {reading:.2f} s, joined in {time.perf_counter() - began:.2f} s\n")

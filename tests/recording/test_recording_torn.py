@@ -118,7 +118,7 @@ def test_lines_of_definitions_left_out_are_missing() -> None:
 def test_any_damage_is_read_or_refused_in_one_line(at: int, bytes_: bytes) -> None:
     damaged = WHOLE[:at] + bytes_ + WHOLE[at + len(bytes_) :]
     try:
-        read_lines("r", damaged.splitlines(keepends=True)).ranges.to_string()
+        read_lines("r", damaged.splitlines(keepends=True)).ranges.to_pandas().to_string()
     except ReportError as error:
         problem = str(error)
     else:

@@ -54,7 +54,7 @@ def recording(report: Path) -> Path:
 
 
 def details(report: Path, *words: str | Path) -> dict[str, list[dict[str, Any]]]:
-    ranges = importers.load(report, sidecar=words).ranges.sort_values("start")
+    ranges = importers.load(report, sidecar=words).ranges.to_pandas().sort_values("start")
     found: dict[str, list[dict[str, Any]]] = {}
     for name, text in zip(ranges["name"], ranges["json"], strict=True):
         found.setdefault(name, []).append(json.loads(text) if text else {})
@@ -227,7 +227,7 @@ def test_two_processes_of_one_report_have_their_own(nsys, tmp_path, monkeypatch)
     monkeypatch.delenv("BRIDGE_SIDECAR", raising=False)
     report = profile(nsys, tmp_path, "twice")
     assert len([*tmp_path.glob("bridge-*.jsonl")]) == 2
-    ranges = importers.load(report).ranges.sort_values("start")
+    ranges = importers.load(report).ranges.to_pandas().sort_values("start")
     mine = ranges[ranges["name"] == "numbered"]
     assert mine["process"].nunique() == 2
     first: dict[int, set[int]] = {}

@@ -9,7 +9,7 @@ from made_reports import Made, thread
 
 import bridge
 from bridge.analyze.draw.timeline import timeline
-from bridge.importers import ReportError, frames
+from bridge.importers import ReportError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("names_as_recorded")]
 
@@ -43,7 +43,7 @@ def shown(catapult, joined, folder, name="t.json", complaints=(), **how):
 
 def begun(table, base, rows=slice(None)):
     """Times since the base, and lengths, as they are drawn: what ends before it starts has none."""
-    start, end = (frames.ints(table, c)[rows] for c in ("start", "end"))
+    start, end = table.start[rows], table.end[rows]
     return (start - base).tolist(), np.maximum(end - start, 0).tolist()
 
 
@@ -119,7 +119,7 @@ def check(model, joined):
     whole = timeline(joined.attributed)
     others = Counter(s.category for s in model.slices if s.category not in frames_of)
     assert others == {s.kind: len(s) for s in whole.slices if len(s) and s.kind not in frames_of}
-    assert len(model.phases) == (joined.capture.ranges["kind"] != "push_pop").sum()
+    assert len(model.phases) == (joined.capture.ranges.kind != "push_pop").sum()
     samples = Counter((c.process, c.name) for c in model.counters for _ in c.samples)
     assert samples.total() == sum(map(len, whole.counters))
     assert all(c.samples == sorted(c.samples, key=lambda s: s[0]) for c in model.counters)

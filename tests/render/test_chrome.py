@@ -10,7 +10,7 @@ import real_parts
 
 import bridge.report
 from bridge.analyze.draw.timeline import timeline
-from bridge.importers import ReportError, frames
+from bridge.importers import ReportError
 from bridge.importers.nsys.export import Strings, write_export
 from bridge.render.chrome import chrome
 
@@ -108,10 +108,10 @@ def arrows(attributed, base):
     """Every arrow: from an op to each of its API calls that launch anything, from there to what it launches."""
     found, report = attributed.attribution, attributed.capture
     start, end = (
-        {n: frames.ints(t, c) for n, t in (("op", report.ranges), ("api", report.launches))}
+        {n: t[c] for n, t in (("op", report.ranges), ("api", report.launches))}
         for c in ("start", "end")
     )
-    began = frames.ints(report.activities, "start")
+    began = report.activities.start
     expected, calls = Counter(), {}
     for row, (call, node) in enumerate(
         zip(found.launch.tolist(), found.launched_in.tolist(), strict=True)
@@ -147,7 +147,7 @@ def check_in(trace, joined):
         "select sum(ts) as at, sum(dur) as dur from slice where category in ('kernel', 'memcpy', 'memset', 'graph')"
     )[0]
     activities = joined.capture.activities
-    start, end = frames.ints(activities, "start"), frames.ints(activities, "end")
+    start, end = activities.start, activities.end
     base = timeline(joined.attributed).base
     if len(activities):
         assert (times.at, times.dur) == (

@@ -213,7 +213,7 @@ def test_a_range_that_is_open_when_sampling_ends_closes(torch: Torch) -> None:
         memory.start()
         with nvtx_op("open"):
             memory.stop()
-    assert session.report.capture.ranges["open"].tolist() == [False]
+    assert session.report.capture.ranges.open.tolist() == [False]
 
 
 def test_a_forked_child_has_its_own_samples(torch: Torch) -> None:

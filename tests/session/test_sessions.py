@@ -384,7 +384,7 @@ def test_memory_is_sampled_at_every_step():
         for _ in range(3):
             op("a")
             session.step()
-    marks = session.report.capture.marks
+    marks = session.report.capture.marks.to_pandas()
     samples = marks[marks["name"] == "counter:host resident"]
     assert len(samples) >= 4
     assert (samples["payload"] > 1_000_000).all()

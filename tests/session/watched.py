@@ -27,7 +27,7 @@ def ranges(found: Any) -> list[dict[str, Any]]:
         capture: Capture = getattr(getattr(found, "report", found), "capture", found)
     except NothingRecorded:
         return []
-    return capture.ranges.sort_values(["start", "payload"]).to_dict("records")
+    return capture.ranges.to_pandas().sort_values(["start", "payload"]).to_dict("records")
 
 
 def names(found: Any) -> list[str]:

@@ -33,9 +33,9 @@ def stack_of(chains: CallChains, node: int) -> list[tuple[str, str, int]]:
     """Walk up from a node, the innermost frame first."""
     result = []
     while node != -1:
-        row = chains.nodes.iloc[node]
-        result.append((row["function"], row["file"], int(row["line"])))
-        node = int(row["parent"])
+        nodes = chains.nodes
+        result.append((nodes.function[node], nodes.file[node], int(nodes.line[node])))
+        node = int(nodes.parent[node])
     return result
 
 
@@ -45,7 +45,7 @@ def test_a_tree_holds_the_stacks_and_each_node_once(stacks, shuffled):
     shuffled.shuffle(rows)
     chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
     made = tree(chain, depth, frame, len(stacks))
-    chains = CallChains(nodes_of(made, FRAMES))
+    chains = CallChains(nodes_of(made.parent, made.frame, FRAMES))
     told = [stack_of(chains, int(leaf)) for leaf in made.leaf]
     assert told == [[(FRAMES[f].function, FRAMES[f].file, -1) for f in stack] for stack in stacks]
     callers = {tuple(stack[at:]) for stack in stacks for at in range(len(stack))}
@@ -195,7 +195,7 @@ def test_samples_and_calls_of_the_system_have_stacks_of_their_own(tmp_path):
         [("__read", "/m", -1)],
         [],
     ]
-    [sample] = chains.samples.to_dict("records")
+    [sample] = chains.samples.to_pandas().to_dict("records")
     assert (sample["time"], sample["thread"], sample["process"]) == (
         7,
         thread(100, 2),

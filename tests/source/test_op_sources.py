@@ -138,4 +138,4 @@ def test_an_op_in_two_places_has_none(tmp_path):
 
 def test_categories_of_ranges_stay_what_they_are(tmp_path):
     loaded = bridge.load(written(tmp_path / "a.sqlite", (0, OUTER)))
-    assert set(loaded.capture.ranges["category"]) == {""}
+    assert set(loaded.capture.ranges.category) == {""}

@@ -42,7 +42,7 @@ def test_places_and_stacks_are_in_the_report(nsys, tmp_path):
     [place] = capture.chains.sources.to_dict("records")
     assert (place["op"], place["function"], place["line"]) == ("step", "step", 5)
     assert place["file"] == str(program)
-    assert capture.ranges["name"].tolist().count("step") == 1
+    assert capture.ranges.name.tolist().count("step") == 1
     modules = capture.chains.nodes["file"].astype(str)
     assert modules.str.contains("libc").any()
     assert (capture.chains.system_call >= 0).any()

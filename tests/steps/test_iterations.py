@@ -320,7 +320,7 @@ def test_twenty_iterations_under_auto_are_twenty_steps(nsys: str, tmp_path: Path
     report = bridge.load(tmp_path / "made.nsys-rep")
     table = report.by("step")
     assert table["found_by"].tolist() == ["optimizer"] * 20
-    ranges = report.capture.ranges[frames.is_kind(report.capture.ranges, frames.PUSH_POP)]
+    ranges = report.capture.ranges[report.capture.ranges.kind.among(frames.PUSH_POP)]
     waits = sorted(ranges["start"][ranges["name"].astype(str).str.startswith("enumerate")])
     assert len(waits) == 21  # the last one finds no more data
     assert table["start_ns"].iloc[0] <= waits[0]

@@ -47,9 +47,9 @@ def made(names, ranges=(), *, waits=()):
     ]
     joined = attributed(Program(opened, calls, work, [one.op for one in opened]))
     launches = joined.capture.launches
-    is_wait = launches["correlation"].to_numpy() > len(names)
-    column = frames.names(is_wait.astype(np.int64), ["cudaLaunchKernel", WAIT])
-    capture = replace(joined.capture, launches=launches.assign(name=column))
+    is_wait = launches.correlation > len(names)
+    column = frames.Names(is_wait.astype(np.int64), ["cudaLaunchKernel", WAIT])
+    capture = replace(joined.capture, launches=launches.replace(name=column))
     return AttributedCapture.of(capture)
 
 

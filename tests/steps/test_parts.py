@@ -84,7 +84,7 @@ def test_the_gpu_that_bounds_the_run_is_the_one_least_idle(made):
         return
     parts = Parts.of(joined, -100, 100)
     counted = {t for a, b in parts.iterations for t in range(a, b)}
-    start = joined.capture.activities["start"].to_numpy()
+    start = joined.capture.activities.start
     busy = []
     for gpu in range(len(devices.names)):
         rows = np.flatnonzero(devices.gpu == gpu)

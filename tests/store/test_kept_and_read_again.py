@@ -13,14 +13,14 @@ from typing import Any
 
 import made_reports
 import numpy as np
-import pandas as pd
 import pytest
 from command import inside
 
 from bridge import importers, store
 from bridge.importers import frames
+from bridge.importers.arrays import MISSING
 from bridge.importers.capture import NSIGHT_COMPUTE, Facts
-from bridge.importers.ncu.metrics import RULES, Metrics
+from bridge.importers.ncu.metrics import KernelMetrics, Metrics, RuleMessages
 from bridge.importers.texts import Texts
 from bridge.report import join
 from bridge.store import bulk
@@ -33,18 +33,16 @@ PATH = 1  # how surely kernels were matched: by the path of their op
 
 def measured() -> Metrics:
     """Give what Nsight Compute measured of two kernels, the first of which is surely that of its activity."""
-    values = {
-        "kernel": np.array([0, 1]),
-        "metric": frames.names_of(["gpu__time_duration.sum"] * 2),
-        "unit": frames.names_of(["ns"] * 2),
-        "value": np.array([70.5, 30.0]),
-        "text": frames.names_of(["", ""]),
-    }
-    none: dict[str, Any] = {"kernel": np.empty(0, np.int64)}
-    none |= {c: frames.names_of([]) for c in RULES} | {"speedup": np.empty(0)}
-    of, sure = (np.full(made_reports.ACTIVITIES_PER_STEP, frames.MISSING) for _ in range(2))
+    values = KernelMetrics(
+        kernel=np.array([0, 1]),
+        metric=frames.Names.of(["gpu__time_duration.sum"] * 2),
+        unit=frames.Names.of(["ns"] * 2),
+        value=np.array([70.5, 30.0]),
+        text=frames.Names.of(["", ""]),
+    )
+    of, sure = (np.full(made_reports.ACTIVITIES_PER_STEP, MISSING) for _ in range(2))
     of[[*KERNELS]], sure[KERNELS[0]] = (0, 1), PATH
-    return Metrics(pd.DataFrame(values), pd.DataFrame(none), of, sure, ("c.ncu-rep",))
+    return Metrics(values, RuleMessages(), of, sure, ("c.ncu-rep",))
 
 
 @pytest.fixture(scope="module")
@@ -252,4 +250,4 @@ def test_a_column_that_begins_with_what_is_missing_is_kept(tmp_path: Path) -> No
     joined = join(importers.load(made.written(tmp_path / "made.sqlite")))
     store.save(joined, tmp_path / "x.db", "made")
     ranges = store.load(tmp_path / "x.db").ranges
-    assert ranges["payload"].tolist() == joined.capture.ranges["payload"].tolist() == [-1, 5, -1]
+    assert ranges["payload"].tolist() == joined.capture.ranges.payload.tolist() == [-1, 5, -1]

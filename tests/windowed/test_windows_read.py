@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bridge.importers import frames
 from bridge.importers.nsys.windows import open_windows
 from windowed.test_of_the_whole import CUTS, three
 
@@ -12,5 +11,5 @@ def test_work_without_a_process_is_read_with_the_call_of_the_only_process(tmp_pa
     made = three()
     made.tables["kernels"][0] |= {"start": 450, "end": 470, "process": None}
     with open_windows(made.written(tmp_path / "made.sqlite"), False, 0, CUTS) as windows:
-        found = [frames.ints(one.capture.activities, "start").tolist() for one in windows]
+        found = [one.capture.activities.start.tolist() for one in windows]
     assert found == [[450], [700], [1_100]]

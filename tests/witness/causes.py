@@ -461,7 +461,7 @@ class Walk(CriticalPath):
             found = [("input", innermost, "") if is_input else ("OS calls", innermost, system)]
         found += [("data loading", op, "") for op in ops if self.history.loads(op)][:1]
         _, thread = self.thread_of(stack)
-        for row in self.attributed.capture.overhead.to_dict("records"):
+        for row in self.attributed.capture.overhead.to_pandas().to_dict("records"):
             if row["thread"] == thread and row["start"] <= instant < row["end"]:
                 found.append(("profiler", innermost, ""))
         return min(found, key=rank)
@@ -476,7 +476,7 @@ class Walk(CriticalPath):
     def system_at(self, stack: int, instant: int) -> str:
         """Return the outermost call of the operating system that a thread is in."""
         _, thread = self.thread_of(stack)
-        rows = self.attributed.capture.system_calls.to_dict("records")
+        rows = self.attributed.capture.system_calls.to_pandas().to_dict("records")
         outer: list[dict] = []
         for row in sorted(rows, key=lambda r: (r["start"], -r["end"])):
             within = any(one["start"] <= row["start"] < one["end"] for one in outer)

@@ -46,7 +46,7 @@ class CriticalPath:
             {**row, "row": n, "launch": launch, "op": ops[op]}
             for n, (row, launch, op) in enumerate(
                 zip(
-                    capture.activities.to_dict("records"),
+                    capture.activities.to_pandas().to_dict("records"),
                     attribution.launch.tolist(),
                     self.attributed.activity_op.tolist(),
                     strict=True,
@@ -63,7 +63,7 @@ class CriticalPath:
             )
         self.waits = {}
         self.events = []
-        for row in capture.waits.to_dict("records"):
+        for row in capture.waits.to_pandas().to_dict("records"):
             of = [
                 c["row"]
                 for c in self.calls
@@ -339,7 +339,7 @@ class CriticalPath:
         own = next((c for c in self.calls if c["stack"] == stack), None)
         if own is None:
             row = nesting.range[nesting.stack.tolist().index(stack)]
-            own = self.attributed.capture.ranges.iloc[row]
+            own = self.attributed.capture.ranges.to_pandas().iloc[row]
         return int(own["process"]), int(own["thread"])
 
     def process_of(self, stack: int) -> int:
@@ -377,7 +377,7 @@ class CriticalPath:
     def system_calls(self, calls: list[dict], threads: set[int]) -> list[tuple[int, int]]:
         rows = [
             (row["start"], row["end"])
-            for row in self.attributed.capture.system_calls.to_dict("records")
+            for row in self.attributed.capture.system_calls.to_pandas().to_dict("records")
             if row["thread"] in threads
         ]
         outer: list[tuple[int, int]] = []
@@ -399,7 +399,7 @@ class CriticalPath:
     ) -> list[tuple]:
         threads = {c["thread"] for c in calls}
         ranges = self.attributed.attribution.nesting.range.tolist()
-        threads |= {int(self.attributed.capture.ranges["thread"].iloc[ranges[n[3]]]) for n in nodes}
+        threads |= {int(self.attributed.capture.ranges.thread.iloc[ranges[n[3]]]) for n in nodes}
         system = self.system_calls(calls, threads)
         points = []  # time, sort, number in the sort, key
         ordered = sorted(calls, key=lambda c: (c["start"], c["end"], c["row"]))

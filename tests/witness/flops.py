@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 
-from bridge.importers import frames
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
 from witness.nsys_export import SIZES, without_per_call_part
@@ -70,7 +69,7 @@ def amounts(name: str, said: str | None) -> tuple[int | None, int | None]:
 def tree(joined: AttributedCapture) -> tuple[list[Node], list[Node]]:
     """All nodes, and the outermost ones."""
     report, nesting = joined.capture, joined.attribution.nesting
-    texts = report.texts.decode(frames.ints(report.ranges, "text").tolist())
+    texts = report.texts.decode(report.ranges.text.tolist())
     nodes = []
     for row in nesting.range.tolist():
         name, said = without_per_call_part(texts[row]), SIZES.search(texts[row])

@@ -24,7 +24,6 @@ from bridge.analyze.run.causes.gaps import gaps_in
 from bridge.analyze.run.host_time import ENDED, KIND, NO_CALL, NOT_BEGUN, HostTime, host_time
 from bridge.analyze.run.idle.causes import UNKNOWN, WORDS, causes_of
 from bridge.analyze.run.parts import LoopPart, Parts, Times, bounding_gpu, first_work, is_warm_up
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
@@ -132,7 +131,7 @@ def _idle(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]
 def _work(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]:
     """Yield the time of a GPU in each state of work within a span, with the kernel that has most of it."""
     rows = np.flatnonzero(Devices.of_report(attributed).gpu == gpu)
-    start = frames.ints(attributed.capture.activities, "start")[rows]
+    start = attributed.capture.activities.start[rows]
     end, state = attributed.end[rows], states_of_work(attributed)[rows]
     covered = covered_times(np.zeros(len(rows), np.int64), state, start, end, [span])[:, 0]
     length = np.maximum(np.minimum(end, span.end) - np.maximum(start, span.start), 0)
@@ -148,9 +147,9 @@ def _work(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]
 def _names_of_work(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return the op of each activity as a code, or its own name where it has none, and the names."""
     names, op = attributed.activity_name, attributed.activity_op
-    own = frames.codes(names)
+    own = names.codes
     code = np.where(op != NONE, op, np.where(own == NONE, NONE, own + len(attributed.ops)))
-    return code, [*folded_ops(attributed.ops), *map(str, names.cat.categories)]
+    return code, [*folded_ops(attributed.ops), *map(str, names.texts)]
 
 
 WORD_OF_STATE = {

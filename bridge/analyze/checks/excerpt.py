@@ -17,7 +17,6 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, sums, texts
 from bridge.analyze.core.time_range import Windows, clock_window
 from bridge.analyze.run.idle.tables import by_gap
-from bridge.importers import frames
 from bridge.join.arrays import Flags, Ints, busy_time, number_groups
 from bridge.join.attributed import AttributedCapture
 
@@ -85,9 +84,7 @@ class _Inside:
 
     @classmethod
     def of_activities(cls, attributed: AttributedCapture, window: Windows) -> _Inside:
-        report, start = (
-            frames.ints(attributed.capture.activities, name) for name in ("report", "start")
-        )
+        report, start = attributed.capture.activities.report, attributed.capture.activities.start
         return cls.of(window, report, start, attributed.end, attributed.counted)
 
     @property
@@ -99,7 +96,7 @@ def _devices(attributed: AttributedCapture, work: _Inside, length: int) -> pd.Da
     devices = Devices.of_report(attributed)
     size, gpu = len(devices.names), devices.gpu[work.rows]
     busy = busy_time(gpu, work.start, work.end, size)
-    start = frames.ints(attributed.capture.activities, "start")
+    start = attributed.capture.activities.start
     began = attributed.capture.began
     return pd.DataFrame(
         {
@@ -116,7 +113,7 @@ def _devices(attributed: AttributedCapture, work: _Inside, length: int) -> pd.Da
 def _ops(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
     """Return the calls of each op that were open, and the CPU time of the op alone."""
     nesting = attributed.attribution.nesting
-    report = frames.ints(attributed.capture.ranges, "report")[nesting.range]
+    report = attributed.capture.ranges.report[nesting.range]
     inside = _Inside.of(window, report, nesting.start, nesting.end, attributed.listed)
     first, last = window.start[report], window.end[report]
     cut = replace(
@@ -137,13 +134,13 @@ def _ops(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
 
 def _api(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
     launches = attributed.capture.launches
-    report, start, end = (frames.ints(launches, name) for name in ("report", "start", "end"))
+    report, start, end = launches.report, launches.start, launches.end
     inside = _Inside.of(window, report, start, end, attributed.counted_launches)
-    name = frames.codes(launches["name"])[inside.rows]
+    name = launches.name.codes[inside.rows]
     group, rows = number_groups(name)
     return _largest_first(
         {
-            "api": texts([*launches["name"].cat.categories, ""])[name[rows]],
+            "api": texts([*launches.name.texts, ""])[name[rows]],
             "calls": counts(group, len(rows)),
             "cpu_ns": sums(group, inside.length, len(rows)),
         }
@@ -152,11 +149,11 @@ def _api(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
 
 def _work(attributed: AttributedCapture, work: _Inside) -> pd.DataFrame:
     names = attributed.activity_name
-    name, op = frames.codes(names)[work.rows], attributed.activity_op[work.rows]
+    name, op = names.codes[work.rows], attributed.activity_op[work.rows]
     group, rows = number_groups(name, op)
     return _largest_first(
         {
-            "kernel": texts([*names.cat.categories, ""])[name[rows]],
+            "kernel": texts([*names.texts, ""])[name[rows]],
             "op": texts([*attributed.ops, ""])[op[rows]],
             "count": counts(group, len(rows)),
             "gpu_ns": sums(group, work.length, len(rows)),

@@ -142,7 +142,7 @@ def _failed_calls(attributed: AttributedCapture) -> list[FailedCalls]:
 def _told(attributed: AttributedCapture, group: FailedGroup, all_failed: bool) -> FailedCalls:
     calls, row = attributed.capture.launches, int(group.rows[0])
     error, sticky = cuda_errors.error(group.number), cuda_errors.is_sticky(group.number)
-    name = frames.codes(calls["name"])
+    name = calls.name.codes
     return FailedCalls(
         call=group.call,
         number=group.number,
@@ -150,9 +150,9 @@ def _told(attributed: AttributedCapture, group: FailedGroup, all_failed: bool) -
         meaning=error.meaning,
         count=len(group.rows),
         of=int(((name == name[row]) & (results(attributed) != NONE)).sum()),
-        first_ns=int(frames.ints(calls, "start")[row]) - attributed.capture.began,
+        first_ns=int(calls.start[row]) - attributed.capture.began,
         op=_op(attributed, row),
-        pid=int(frames.pid(frames.ints(calls, "process")[row : row + 1])[0]),
+        pid=int(frames.pid(calls.process[row : row + 1])[0]),
         retried=0
         if sticky or group.is_launch
         else int(succeeded_later(attributed, group.rows).sum()),
@@ -177,8 +177,8 @@ def _launched(attributed: AttributedCapture, row: int) -> str:
     if row == NONE:
         return ""
     work = np.flatnonzero(attributed.attribution.launch == row)
-    names = attributed.activity_name if len(work) else attributed.capture.launches["name"]
-    return str(names.iloc[int(work[0]) if len(work) else row])
+    names = attributed.activity_name if len(work) else attributed.capture.launches.name
+    return names[int(work[0]) if len(work) else row]
 
 
 # -- The program
@@ -188,18 +188,10 @@ def _program_errors(attributed: AttributedCapture) -> list[ProgramError]:
     """Return the errors that programs tell of, one line per process."""
     capture = attributed.capture
     table = capture.diagnostics
-    source, severity, process = (frames.ints(table, c) for c in ("source", "severity", "process"))
+    source, severity, process = table.source, table.severity, table.process
     rows = np.flatnonzero((source == frames.PROGRAM) & (severity == ERROR))
-    names = dict(
-        zip(
-            frames.ints(capture.processes, "process").tolist(),
-            capture.processes["name"].astype(object),
-            strict=True,
-        )
-    )
-    found = (
-        (int(process[row]), str(table["name"].iloc[row])) for row in rows[:MOST_QUOTES].tolist()
-    )
+    names = dict(zip(capture.processes.process.tolist(), capture.processes.name, strict=True))
+    found = ((int(process[row]), table.name[row]) for row in rows[:MOST_QUOTES].tolist())
     return [
         ProgramError(int(frames.pid(np.array([of]))[0]), _program(names.get(of, "")), line)
         for of, line in found

@@ -105,7 +105,7 @@ def _hints_at_call(attributed: AttributedCapture, row: int, moment: EventStart) 
     if not len(attributed.capture.ranges):
         yield Hint("no_ranges", "no range at all is in the report")
         return
-    if attributed.capture.activities["kind"].iloc[row] == frames.GRAPH:
+    if attributed.capture.activities.kind[row] == frames.GRAPH:
         yield Hint("whole_graph", "the graph was recorded as a whole, its kernels were not")
     if len(moment.stack):
         yield Hint("left_out", "the ranges open there are of domains that are no ops")
@@ -144,8 +144,7 @@ def _hints_without_launch(attributed: AttributedCapture, row: int) -> Iterator[H
     """Yield what the recorded API calls say about an activity without a launch."""
     activities, launches = attributed.capture.activities, attributed.capture.launches
     report, process, id_, start, copy_kind = (
-        int(activities[c].iloc[row])
-        for c in ("report", "process", "correlation", "start", "copy_kind")
+        int(activities[c][row]) for c in ("report", "process", "correlation", "start", "copy_kind")
     )
     if id_ <= 0:
         if copy_kind in UNIFIED:
@@ -153,15 +152,15 @@ def _hints_without_launch(attributed: AttributedCapture, row: int) -> Iterator[H
                 "migration", "the driver moved pages of unified memory, asked by no API call"
             )
         return
-    of_report = np.flatnonzero(frames.ints(launches, "report") == report)
-    is_own = frames.ints(launches, "process")[of_report] == process
+    of_report = np.flatnonzero(launches.report == report)
+    is_own = launches.process[of_report] == process
     yield from _hints_of_first_call(attributed, of_report[is_own], start, id_)
-    same_id = of_report[frames.ints(launches, "correlation")[of_report] == id_]
+    same_id = of_report[launches.correlation[of_report] == id_]
     if len(same_id):
         call = int(same_id[0])
-        pid = Thread.of(attributed, report, int(launches["process"].iloc[call])).pid
+        pid = Thread.of(attributed, report, int(launches.process[call])).pid
         text = (
-            f"{launches['name'].iloc[call]} (#{call}) of process {pid} has that id: not its call,"
+            f"{launches.name[call]} (#{call}) of process {pid} has that id: not its call,"
             " for ids restart in every process"
         )
         yield Hint("id_elsewhere", text, call)
@@ -175,12 +174,14 @@ def _hints_of_first_call(
     if not len(calls):
         yield Hint("no_calls", "no API call of its process is in the report")
         return
-    starts = frames.ints(launches, "start")[calls]
+    starts = launches.start[calls]
     first = int(calls[np.argmin(starts)])
     if (delay := int(starts.min()) - start) > 0:
-        text = f"the first API call of its process, {launches['name'].iloc[first]} (#{first}), began later by"
+        text = (
+            f"the first API call of its process, {launches.name[first]} (#{first}), began later by"
+        )
         yield Hint("begin_later", text, first, delay)
-    elif id_ < (lowest_id := int(frames.ints(launches, "correlation")[calls].min())):
+    elif id_ < (lowest_id := int(launches.correlation[calls].min())):
         text = (
             f"its id is below all those of its process's API calls, from {lowest_id} on:"
             " it was launched before the first"
@@ -321,9 +322,7 @@ def _names_of_cut(attributed: AttributedCapture, request: str) -> list[str]:
 
 
 def _readable_names(attributed: AttributedCapture) -> list[str]:
-    column = attributed.activity_name
-    names: list[str] = sorted(column.cat.categories[np.unique(frames.codes(column))])
-    return names
+    return sorted(attributed.activity_name.used)
 
 
 def nothing_found(attributed: AttributedCapture, request: str) -> str:
@@ -366,15 +365,15 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
     captured = _captured(attributed, row)
     facts = hints(attributed, row, call)
     places = tuple(moment.place if moment else None for moment in (call, captured))
-    file = int(activities["report"].iloc[row])
+    file = int(activities.report[row])
     numbers = ("device", "context", "stream", "correlation", "graph_node")
     return Why(
         report=capture.source[file],
         reports=len(capture.source),
         base_ns=capture.facts[file].span[0],
         activity=_activity(attributed, row),
-        full_name=str(activities["full_name"].iloc[row]),
-        **{c: int(activities[c].iloc[row]) for c in numbers},
+        full_name=activities.full_name[row],
+        **{c: int(activities[c][row]) for c in numbers},
         call=places[0],
         captured=places[1],
         owner=_owner(attributed, int(attribution.range[row]), places),
@@ -395,11 +394,12 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
 def _source(attributed: AttributedCapture, call: int) -> Source | None:
     """Return the line of the program that made an API call, None if nothing is known of it."""
     known, tree = source_lines(attributed), call_tree(attributed)
-    if call == NONE or known.lines["source"].iloc[known.call[call]] == NO_CHAIN:
+    line = known.call[call]
+    if call == NONE or known.lines.source[line] == NO_CHAIN:
         return None
-    function, source, kind = known.lines[["function", "source", "kind"]].iloc[known.call[call]]
+    kind = known.lines.kind[line]
     stack = tuple(tree.stack(int(tree.leaf[call])))
-    return Source(function, source if kind else "", kind, stack)
+    return Source(known.lines.function[line], known.lines.source[line] if kind else "", kind, stack)
 
 
 def _named(attributed: AttributedCapture, matches: Callable[[str], bool]) -> Ints:
@@ -407,9 +407,7 @@ def _named(attributed: AttributedCapture, matches: Callable[[str], bool]) -> Int
     mask = np.zeros(len(attributed.capture.activities), bool)
     for names in ("readable", "short", "demangled"):
         column = activity_names(attributed, names)
-        forms = ({name, abbreviation(name)} for name in column.cat.categories)
-        is_match = np.array([*(any(map(matches, form)) for form in forms), False])
-        mask |= is_match[frames.codes(column)]
+        mask |= column.matching(lambda name: matches(name) or matches(abbreviation(name)))
     return np.flatnonzero(mask)
 
 
@@ -424,8 +422,8 @@ def _similar_names(attributed: AttributedCapture, request: str) -> list[str]:
 
 def _activity(attributed: AttributedCapture, row: int) -> Event:
     activities = attributed.capture.activities
-    start, end = (int(activities[c].iloc[row]) for c in ("start", "end"))
-    name, kind = str(attributed.activity_name.iloc[row]), str(activities["kind"].iloc[row])
+    start, end = (int(activities[c][row]) for c in ("start", "end"))
+    name, kind = attributed.activity_name[row], activities.kind[row]
     return Event(kind, row, name, start, end, int(attributed.duration[row]))
 
 
@@ -440,16 +438,14 @@ def _call(attributed: AttributedCapture, row: int) -> EventStart | None:
 def _captured(attributed: AttributedCapture, row: int) -> EventStart | None:
     """Return when the CUDA graph node of an activity was captured."""
     nodes, activities = attributed.capture.graph_nodes, attributed.capture.activities
-    events = NodeEvents(
-        *(frames.ints(nodes, c) for c in ("report", "process", "node", "original", "time"))
-    )
+    events = NodeEvents(nodes.report, nodes.process, nodes.node, nodes.original, nodes.time)
     report, process, node = (
-        frames.ints(activities, c)[row : row + 1] for c in ("report", "process", "graph_node")
+        activities[c][row : row + 1] for c in ("report", "process", "graph_node")
     )
     row_of_node = int(creation_of(report, process, node, events)[0]) if len(nodes) else NONE
     if row_of_node == NONE:
         return None
-    time, number = (int(nodes[c].iloc[row_of_node]) for c in ("time", "node"))
+    time, number = (int(nodes[c][row_of_node]) for c in ("time", "node"))
     return EventStart.of(
         attributed, Event("graph node", row_of_node, str(number), time, time, 0), nodes
     )
@@ -468,7 +464,7 @@ def _place_of(attributed: AttributedCapture, row: int) -> Place | None:
     if row == NONE:
         return None
     ranges = attributed.capture.ranges
-    report, thread = (int(ranges[c].iloc[row]) for c in ("report", "thread"))
+    report, thread = (int(ranges[c][row]) for c in ("report", "thread"))
     return Place(Event.of("range", ranges, row), Thread.of(attributed, report, thread))
 
 
@@ -495,7 +491,7 @@ def _lineage(attributed: AttributedCapture, node: int) -> Lineage:
 
 
 def _others(attributed: AttributedCapture, rows: Ints, explained: int) -> OtherMatches:
-    name = frames.codes(attributed.activity_name)
+    name = attributed.activity_name.codes
     others = rows[rows != explained]
     others = others[np.argsort(-attributed.duration[others], kind="stable")]
     without = others[attributed.attribution.reason[others] != ATTRIBUTED]

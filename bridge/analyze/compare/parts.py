@@ -32,7 +32,7 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.range_columns import first_slices
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
@@ -136,9 +136,9 @@ class Parts:
     def step(self) -> Ints:
         """The step of each activity or piece, a row of the capture's iterations, or NONE."""
         if not self.host:
-            return np.append(self.attributed.activity_iteration, NONE)[self.rows]
+            return lookup(self.attributed.activity_iteration, self.rows)
         ranges, owner = self.attributed.capture.ranges, self.range
-        report, process = (frames.ints(ranges, c)[owner] for c in ("report", "process"))
+        report, process = ranges.report[owner], ranges.process[owner]
         return self.attributed.iterations.at(
             report, process, self.attributed.attribution.nesting.start[self.rows]
         )
@@ -160,8 +160,8 @@ def named_activities(names: str) -> Coding:
 
     def code_rows(attributed: AttributedCapture, kinds: Sequence[Events]) -> DimensionCodes:
         column = activity_names(attributed, names)
-        labels = texts(column.cat.categories)
-        return DimensionCodes({"kernel": labels}, [frames.codes(column)[e.activity] for e in kinds])
+        labels = texts(column.texts)
+        return DimensionCodes({"kernel": labels}, [column.codes[e.activity] for e in kinds])
 
     return code_rows
 

@@ -15,7 +15,7 @@ from bridge.analyze.compare.parts import Parts
 from bridge.analyze.core.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.tables.dimensions import CODINGS, range_events
 from bridge.analyze.tables.range_columns import first_slices
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
@@ -256,9 +256,7 @@ class _OrderedCalls:
         firsts = first_slices(attributed)
         coded = CODINGS["path"](attributed, [range_events(attributed, firsts)])
         ranges = attributed.capture.ranges
-        report, process, start = (
-            frames.ints(ranges, c)[firsts] for c in ("report", "process", "start")
-        )
+        report, process, start = ranges.report[firsts], ranges.process[firsts], ranges.start[firsts]
         place = _process_positions(report, process)
         return cls(coded.codes[0], coded.labels["path"], report, place, order_by(start))
 
@@ -314,6 +312,6 @@ def call_metrics(
 
 def call_times(parts: Parts) -> Ints:
     """Return the self time of each call in ns."""
-    call = np.append(parts.attributed.call, NONE)[parts.range]
+    call = lookup(parts.attributed.call, parts.range)
     has_call = call != NONE
     return sums(call[has_call], parts.ns[has_call], len(parts.call_part))

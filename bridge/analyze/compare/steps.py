@@ -14,6 +14,7 @@ from bridge.analyze.compare.statistics import Matrix, confidence_bounds, mann_wh
 from bridge.analyze.core.filters import COMPARE, Condition, column_of, filter_rows
 from bridge.analyze.core.groups import Floats, counts
 from bridge.analyze.run.parts import is_warm_up
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -40,7 +41,7 @@ class Samples:
 
     @classmethod
     def of(cls, parts: Parts, row_of_part: Ints) -> Samples:
-        row = np.append(row_of_part, NONE)[parts.part]
+        row = lookup(row_of_part, parts.part)
         selected, is_warm_up = selected_steps(parts.attributed)
         return cls(parts, row, selected & ~is_warm_up, int(selected.sum()))
 
@@ -55,7 +56,7 @@ class Samples:
     def sample(self) -> Ints:
         """The sample of each activity or piece, NONE for none."""
         place = np.where(self.steps, np.cumsum(self.steps) - 1, NONE)
-        sample: Ints = np.append(place, NONE)[self.parts.step]
+        sample: Ints = lookup(place, self.parts.step)
         return sample
 
     def times(self, rows: Ints) -> Matrix:
@@ -80,7 +81,7 @@ def selected_steps(attributed: AttributedCapture) -> tuple[Flags, Flags]:
     if attributed.selection is not None:
         of_activity = attributed.activity_iteration[attributed.accounted]
         selected = counts(of_activity[of_activity != NONE], len(steps)) > 0
-        selected |= np.append(attributed.selection.ranges, False)[steps.range]
+        selected |= lookup(attributed.selection.ranges, steps.range, False)
     return selected, is_warm_up(attributed)
 
 

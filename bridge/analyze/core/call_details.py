@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import texts
-from bridge.importers import frames
+from bridge.importers.frames import Names
 from bridge.importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, SIZES, numbers
 from bridge.importers.range_texts import values as values_of
 from bridge.importers.texts import Texts
@@ -30,10 +30,10 @@ def input_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """
     ranges = attributed.capture.ranges
     text_code, text_shapes = _shapes_in_texts(attributed.capture.texts)
-    json_code, json_shapes = _json_details(ranges["json"], "shapes", _shapes_text)
+    json_code, json_shapes = _json_details(ranges.json, "shapes", _shapes_text)
     range_text, range_json = (
-        text_code[frames.ints(ranges, "text")],
-        json_code[frames.codes(ranges["json"])],
+        text_code[ranges.text],
+        json_code[ranges.json.codes],
     )
     codes, names = pd.factorize(np.array([*text_shapes, *json_shapes], object))
     has_text_shapes = np.array([*(name != "" for name in text_shapes)], bool)[range_text]
@@ -95,16 +95,16 @@ def _recorded(
     attributed: AttributedCapture, name: str, text_of: Callable[[Any], str]
 ) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct texts of a recorded detail."""
-    column = attributed.capture.ranges["json"]
+    column = attributed.capture.ranges.json
     return _coded_texts(column, *_json_details(column, name, text_of))
 
 
 def _coded_texts(
-    column: pd.Series, json_code: Ints, json_texts: Sequence[str]
+    column: Names, json_code: Ints, json_texts: Sequence[str]
 ) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct texts."""
-    codes, names = pd.factorize(np.array(json_texts, object))
-    return codes[json_code[frames.codes(column)]].astype(np.int64), list(names)
+    names = Names.of(json_texts)
+    return names.codes[json_code[column.codes]], names.texts
 
 
 def _shapes_in_texts(pool: Texts) -> tuple[Ints, Sequence[str]]:
@@ -113,11 +113,9 @@ def _shapes_in_texts(pool: Texts) -> tuple[Ints, Sequence[str]]:
     return np.append(codes, len(names)), [*names, ""]
 
 
-def _json_details(
-    column: pd.Series, key: str, write: Callable[[Any], str]
-) -> tuple[Ints, list[str]]:
+def _json_details(column: Names, key: str, write: Callable[[Any], str]) -> tuple[Ints, list[str]]:
     """Return a code per JSON text (last: for no text), and each text's entry of a key."""
-    entries = [_json_entry(text, key) for text in column.cat.categories]
+    entries = [_json_entry(text, key) for text in column.texts]
     return np.arange(len(entries) + 1), [
         *("" if entry is None else write(entry) for entry in entries),
         "",
@@ -180,9 +178,9 @@ def arguments(attributed: AttributedCapture, taken: Collection[str] = ()) -> pd.
     missing; others have '' where missing. Each distinct name and JSON text is parsed once. No
     column is called by a name in ``taken``.
     """
-    ranges = attributed.capture.ranges.iloc[np.flatnonzero(attributed.listed_ranges)]
-    text, pool = frames.ints(ranges, "text"), attributed.capture.texts
-    result: dict[str, Any] = {"payload": frames.ints(ranges, "payload")}
+    ranges = attributed.capture.ranges.take(attributed.listed_ranges)
+    text, pool = ranges.text, attributed.capture.texts
+    result: dict[str, Any] = {"payload": ranges.payload}
     result |= {name: numbers(pool, key)[text] for name, key in NUMBERS.items()}
     result = {name: c for name, c in result.items() if (c != NONE).any()}
     result |= {
@@ -190,8 +188,8 @@ def arguments(attributed: AttributedCapture, taken: Collection[str] = ()) -> pd.
     }
     for column, read in (("name", _name_arguments), ("json", _json_entries)):
         column_texts = ranges[column]
-        arguments_of = [read(text_value) for text_value in column_texts.cat.categories]
-        for key, values in _columns(arguments_of, frames.codes(column_texts)).items():
+        arguments_of = [read(text_value) for text_value in column_texts.texts]
+        for key, values in _columns(arguments_of, column_texts.codes).items():
             result[_unused_name(key, {*taken, *result})] = values
     return pd.DataFrame(result, index=pd.RangeIndex(len(ranges)))
 

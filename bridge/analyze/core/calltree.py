@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import counts, sums
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import pick
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
@@ -112,7 +112,7 @@ class TreeBuilder:
         """
         result = frame.copy()
         for ancestors in paths.by_depth():
-            ancestor = np.append(ancestors, NONE)[path]
+            ancestor = lookup(ancestors, path)
             rows = np.flatnonzero(ancestor != NONE)
             (parent, end), key = pairs(result[rows], ancestor[rows])
             self._columns.append(
@@ -146,11 +146,11 @@ def filtered_paths(
     position = np.full(len(nesting) + 1, NONE)
     position[included] = np.arange(len(included))
     visible = inherited(nesting, position[:-1])
-    outer = np.append(visible, NONE)[nesting.parent[included]]
+    outer = lookup(visible, nesting.parent[included])
     above, last, path = distinct_paths(outer, name[included])
     parent, of_path, place = capped(above)
     code = np.append(last, len(names))[of_path]  # the last entry is for the levels that are cut
-    return Paths(parent, code, [*names, CUT]), np.append(place[path], NONE)[visible]
+    return Paths(parent, code, [*names, CUT]), lookup(place[path], visible)
 
 
 def pairs(first: Ints, second: Ints) -> tuple[tuple[Ints, Ints], Ints]:
@@ -323,14 +323,16 @@ def _steps(attributed: AttributedCapture, rows: Ints, nodes: Ints) -> tuple[Ints
     """Return the step of activities, then of nodes, as a code or NONE, and the steps' names."""
     of_range = attributed.attribution.nesting.range[nodes]
     report, process, start = (
-        frames.ints(attributed.capture.ranges, c)[of_range] for c in ("report", "process", "start")
+        attributed.capture.ranges.report[of_range],
+        attributed.capture.ranges.process[of_range],
+        attributed.capture.ranges.start[of_range],
     )
     # Steps with the same number in several processes share a frame.
     code, numbers = pd.factorize(attributed.steps.number)
     step = np.concatenate(
         (attributed.activity_step[rows], attributed.steps.at(report, process, start))
     )
-    return np.append(code, NONE)[step], [f"{STEP_NAME} {number}" for number in numbers.tolist()]
+    return lookup(code, step), [f"{STEP_NAME} {number}" for number in numbers.tolist()]
 
 
 def _modules(attributed: AttributedCapture) -> tuple[Paths, Ints]:
@@ -345,7 +347,7 @@ def _step_ranges(attributed: AttributedCapture) -> Ints:
 
     Threads other than the one that defines the steps have such ranges, too.
     """
-    code = frames.codes(attributed.capture.ranges["name"])
+    code = attributed.capture.ranges.name.codes
     return np.flatnonzero(np.isin(code, np.unique(code[attributed.steps.range])))
 
 
@@ -361,7 +363,7 @@ def _is_of_ranges(nesting: Nesting, ranges: Ints) -> Flags:
 def _kernels(attributed: AttributedCapture, rows: Ints) -> tuple[Ints, Paths]:
     """Return the name of each activity as a row of paths, and these paths."""
     named = attributed.activity_name
-    return frames.codes(named)[rows], Paths.of(named.cat.categories)
+    return named.codes[rows], Paths.of(named.texts)
 
 
 def _first_of_call(attributed: AttributedCapture, nodes: Ints) -> Flags:

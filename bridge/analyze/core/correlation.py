@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 
 MIN_ROWS = 24  # activities of a file; fewer are not judged
@@ -50,23 +50,22 @@ class MatchCounts:
         """Count in the file with this number; ``numbers`` are those of the activities' rows."""
         capture, launch = attributed.capture, attributed.attribution.launch
         activities, launches = capture.activities, capture.launches
-        ids = frames.ints(activities, "correlation")
-        is_of_file = frames.ints(activities, "report") == report
+        ids = activities.correlation
+        is_of_file = activities.report == report
         rows = np.flatnonzero(is_of_file & (ids != NONE) & (ids != 0))
         matched = rows[launch[rows] != NONE]
-        kernels = matched[frames.is_kind(activities, frames.KERNEL)[matched]]
-        names = launches["name"]
-        launches_nothing = _launches_nothing(list(names.cat.categories))
-        wrong = kernels[launches_nothing[frames.codes(names)[launch[kernels]]]]
-        start = frames.ints(activities, "start")[matched]
-        call_start = frames.ints(launches, "start")[launch[matched]]
+        kernels = matched[activities.kind.among(frames.KERNEL)[matched]]
+        names = launches.name
+        wrong = kernels[names[launch[kernels]].matching(_launches_nothing)]
+        start = activities.start[matched]
+        call_start = launches.start[launch[matched]]
         example = NO_EXAMPLE
         if len(wrong):
             number = wrong if numbers is None else numbers[wrong]
             first = int(np.argmin(number))
-            example = (int(number[first]), str(names.iloc[launch[wrong[first]]]))
+            example = (int(number[first]), names[launch[wrong[first]]])
         return cls(
-            calls=int(np.count_nonzero(frames.ints(launches, "report") == report)),
+            calls=int(np.count_nonzero(launches.report == report)),
             activities=len(rows),
             matched=len(matched),
             kernels=len(kernels),
@@ -131,7 +130,6 @@ def warnings(attributed: AttributedCapture) -> Iterator[str]:
             yield f"{source}: {text}"
 
 
-def _launches_nothing(names: list[str]) -> Flags:
-    """Return whether each name is that of a call that launches no kernel; the last is of no name."""
-    known = (name.startswith(LAUNCH_PREFIXES) and "launch" not in name.lower() for name in names)
-    return np.array([*known, False])
+def _launches_nothing(name: str) -> bool:
+    """Return whether a name is that of a call that launches no kernel."""
+    return name.startswith(LAUNCH_PREFIXES) and "launch" not in name.lower()

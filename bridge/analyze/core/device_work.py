@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.failed_calls import all_launches_failed
@@ -82,7 +81,9 @@ class NoDeviceWork:
         return cls(**{**values, **{name: tuple(values[name]) for name in texts}, **parts})
 
 
-File = tuple[pd.DataFrame, pd.DataFrame, int]  # activities, API calls, length of the capture in ns
+File = tuple[
+    frames.Activities, frames.Launches, int
+]  # activities, API calls, length of the capture in ns
 
 
 def _files(capture: Capture) -> Iterator[File]:
@@ -92,11 +93,8 @@ def _files(capture: Capture) -> Iterator[File]:
         yield capture.activities, capture.launches, spans[0]
         return
     for report, span in enumerate(spans):
-        work, calls = (
-            table[frames.ints(table, "report") == report]
-            for table in (capture.activities, capture.launches)
-        )
-        yield work, calls, span
+        work, calls = capture.activities, capture.launches
+        yield work.take(work.report == report), calls.take(calls.report == report), span
 
 
 def _is_idle(file: File) -> bool:
@@ -106,32 +104,29 @@ def _is_idle(file: File) -> bool:
 def printed(capture: Capture, severity: int = 0) -> tuple[str, ...]:
     """Return the quoted lines of the program of at least this severity, the most severe first."""
     table = capture.diagnostics
-    is_line = frames.ints(table, "source") == frames.PROGRAM
-    rows = np.flatnonzero(is_line & (frames.ints(table, "severity") >= severity))
-    order = np.argsort(-frames.ints(table, "severity")[rows], kind="stable")
+    is_line = table.source == frames.PROGRAM
+    rows = np.flatnonzero(is_line & (table.severity >= severity))
+    order = np.argsort(-table.severity[rows], kind="stable")
     return _distinct(table, rows[order])
 
 
 def rates(capture: Capture) -> tuple[str, ...]:
     """Return the rates that the program printed, such as ``59.19 samples/second``."""
     table = capture.diagnostics
-    return _distinct(table, np.flatnonzero(frames.ints(table, "source") == frames.RATE))
+    return _distinct(table, np.flatnonzero(table.source == frames.RATE))
 
 
 def hints(capture: Capture) -> tuple[str, ...]:
     """Return what the program printed about the speed of the GPU."""
     table = capture.diagnostics
-    is_hint = frames.ints(table, "severity") == WARNING
-    return _distinct(
-        table, np.flatnonzero(is_hint & (frames.ints(table, "source") == frames.PROGRAM))
-    )
+    is_hint = table.severity == WARNING
+    return _distinct(table, np.flatnonzero(is_hint & (table.source == frames.PROGRAM)))
 
 
-def _distinct(table: pd.DataFrame, rows: np.ndarray) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(table["name"].iloc[rows].astype(object)))
+def _distinct(table: frames.Diagnostics, rows: np.ndarray) -> tuple[str, ...]:
+    return tuple(table.name[rows].used)
 
 
-def _names(launches: pd.DataFrame) -> tuple[str, ...]:
+def _names(launches: frames.Launches) -> tuple[str, ...]:
     """Return the names of the most frequent API calls."""
-    counts = launches["name"].value_counts()
-    return tuple(str(name) for name in counts.index[counts > 0][:MOST_NAMES])
+    return tuple(launches.name.by_frequency[:MOST_NAMES])

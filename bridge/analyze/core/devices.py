@@ -45,7 +45,7 @@ class Devices:
 
 @once
 def _devices(attributed: AttributedCapture) -> Devices:
-    columns = (frames.ints(attributed.capture.activities, c) for c in KEY)
+    columns = (attributed.capture.activities[c] for c in KEY)
     report, process, device = columns
     used, rows = number_groups(report, process, device)
     gpu_of = _gpus_by_device(attributed.capture)
@@ -108,5 +108,5 @@ def _gpus_by_device(capture: Capture) -> dict[tuple[int, int, int], tuple[int, s
     """Return the number and the name of the GPU by (report, process, device)."""
     devices = capture.devices
     keys = zip(*(devices[c].tolist() for c in KEY), strict=True)
-    gpus = zip(devices["gpu"].tolist(), devices["name"].astype(str).tolist(), strict=True)
+    gpus = zip(devices.gpu.tolist(), devices.name, strict=True)
     return dict(zip(keys, gpus, strict=True))

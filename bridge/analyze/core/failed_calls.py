@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.analyze.core.kinds import LAUNCHING, calls_matching
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, outer_first_order
 from bridge.join.attributed import AttributedCapture, once
 from bridge.knowledge import cuda_errors
@@ -46,7 +46,7 @@ def launching(attributed: AttributedCapture) -> Flags:
 
 def results(attributed: AttributedCapture) -> Ints:
     """Return what each API call returned, -1 where it is not known."""
-    return frames.ints(attributed.capture.launches, "result")
+    return attributed.capture.launches.result
 
 
 @once
@@ -58,7 +58,7 @@ def failed_rows(attributed: AttributedCapture) -> Ints:
     failed = failed[_is_error(attributed, failed)]
     failed = failed[~_is_inner(attributed, failed)]
     failed = failed[_always_counts(attributed, failed) | ~succeeded_later(attributed, failed)]
-    start = frames.ints(attributed.capture.launches, "start")
+    start = attributed.capture.launches.start
     failed = failed[np.argsort(start[failed], kind="stable")]
     return failed[~_is_repeated(attributed, failed)]
 
@@ -69,10 +69,10 @@ def failed_groups(attributed: AttributedCapture) -> list[FailedGroup]:
     follower = _followers(attributed, rows)
     followers, first = rows[follower], rows[~follower]
     calls = attributed.capture.launches
-    call, number = frames.codes(calls["name"]), results(attributed)
+    call, number = calls.name.codes, results(attributed)
     group, one_of = number_groups(call[first], number[first])
     result = [_group(attributed, first[group == code], followers) for code in range(len(one_of))]
-    start = frames.ints(calls, "start")
+    start = calls.start
     return sorted(result, key=lambda found: int(start[found.rows[0]]))
 
 
@@ -83,7 +83,7 @@ def _group(attributed: AttributedCapture, rows: Ints, followers: Ints) -> Failed
     homes = _homes(attributed)
     is_own &= np.isin(homes[followers], homes[rows])
     return FailedGroup(
-        call=str(calls["name"].iloc[rows[0]]),
+        call=calls.name[rows[0]],
         number=number,
         rows=rows,
         is_launch=bool(launching(attributed)[rows[0]]),
@@ -94,9 +94,9 @@ def _group(attributed: AttributedCapture, rows: Ints, followers: Ints) -> Failed
 
 def _pairs(attributed: AttributedCapture, rows: Ints) -> Iterator[tuple[str, int, Flags]]:
     """Yield function, returned value and mask of each combination of these among some calls."""
-    named = attributed.capture.launches["name"]
-    code, number = frames.codes(named)[rows], results(attributed)[rows]
-    names = list(named.cat.categories)
+    named = attributed.capture.launches.name
+    code, number = named.codes[rows], results(attributed)[rows]
+    names = list(named.texts)
     group, first = number_groups(code, number)
     for at, row in enumerate(first.tolist()):
         yield names[code[row]] if code[row] != NONE else "", int(number[row]), group == at
@@ -115,9 +115,7 @@ def _is_inner(attributed: AttributedCapture, rows: Ints) -> Flags:
     calls = attributed.capture.launches
     if not len(rows):
         return np.zeros(0, bool)
-    report, thread, start, end = (
-        frames.ints(calls, c) for c in ("report", "thread", "start", "end")
-    )
+    report, thread, start, end = calls.report, calls.thread, calls.start, calls.end
     end = np.maximum(start, end)
     track, _ = number_groups(report, thread)
     order = outer_first_order(track, start, end)
@@ -153,9 +151,9 @@ def _always_counts(attributed: AttributedCapture, rows: Ints) -> Flags:
 def succeeded_later(attributed: AttributedCapture, rows: Ints) -> Flags:
     """Return whether the same function succeeded after each of some failed calls, on its thread and in its op."""
     calls = attributed.capture.launches
-    name, start = frames.codes(calls["name"]), frames.ints(calls, "start")
+    name, start = calls.name.codes, calls.start
     tried = np.flatnonzero(np.isin(name, name[rows]))
-    keys = (frames.ints(calls, "report"), frames.ints(calls, "thread"), name, _ops(attributed))
+    keys = (calls.report, calls.thread, name, _ops(attributed))
     group = np.full(len(calls), NONE)
     group[tried], first = number_groups(*(key[tried] for key in keys))
     worked = tried[results(attributed)[tried] == SUCCESS]
@@ -190,17 +188,17 @@ def _followers(attributed: AttributedCapture, rows: Ints) -> Flags:
 def _homes(attributed: AttributedCapture) -> Ints:
     """Return a number of the report and process of each API call."""
     calls = attributed.capture.launches
-    return number_groups(frames.ints(calls, "report"), frames.ints(calls, "process"))[0]
+    return number_groups(calls.report, calls.process)[0]
 
 
 def _ops(attributed: AttributedCapture) -> Ints:
     """Return the op in which each API call was made, NONE for none."""
-    return np.append(attributed.node_op, NONE)[attributed.launch_node]
+    return lookup(attributed.node_op, attributed.launch_node)
 
 
 def _last_launch_before(attributed: AttributedCapture, row: int) -> int:
     """Return the last launch of the process of a call before it that did not fail, or NONE."""
-    start, home = frames.ints(attributed.capture.launches, "start"), _homes(attributed)
+    start, home = attributed.capture.launches.start, _homes(attributed)
     worked = launching(attributed) & (results(attributed) <= SUCCESS)
     before = np.flatnonzero(worked & (home == home[row]) & (start < start[row]))
     return int(before[np.argmax(start[before])]) if len(before) else NONE

@@ -11,6 +11,7 @@ import pandas as pd
 
 from bridge.analyze.core.catalog import TABLES
 from bridge.analyze.core.catalog.column import INSTANT
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from bridge.join.families import folded_names
@@ -37,7 +38,7 @@ class Folded:
         if not folded:
             return cls(attributed, {})
         codes, ops = pd.factorize(np.array(names, object))
-        op = np.append(codes, NONE)[attributed.op].astype(np.int64)
+        op = lookup(codes, attributed.op).astype(np.int64)
         return cls(replace(attributed, ops=tuple(ops), op=op), folded)
 
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import ratio, sums
 from bridge.importers import frames
+from bridge.importers.arrays import factorize
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
@@ -30,9 +30,9 @@ def kind(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
     """Return the kind of each activity as a code, and the names of the kinds."""
     code, classes = _kernels(attributed)
     of_kernel = _codes_of_kernels(classes, lambda kernel: KINDS.index(kernel.kind))[code]
-    activities = attributed.capture.activities["kind"]
-    other_kinds = [KINDS.index(name) if name in OTHERS else NONE for name in frames.ACTIVITY_KINDS]
-    of_others = np.array([*other_kinds, NONE], np.int64)[frames.codes(activities)]
+    of_others = attributed.capture.activities.kind.per_text(
+        lambda name: KINDS.index(name) if name in OTHERS else NONE
+    )
     return np.where(code == NONE, of_others, of_kernel), KINDS
 
 
@@ -90,7 +90,7 @@ def eligible(attributed: AttributedCapture) -> Flags:
 def eligible_activities(attributed: AttributedCapture) -> Flags:
     """Return whether each activity is a kernel whose innermost op could use Tensor Cores."""
     flags: Flags = eligible(attributed)[attributed.activity_op]
-    return flags & frames.is_kind(attributed.capture.activities, frames.KERNEL)
+    return flags & attributed.capture.activities.kind.among(frames.KERNEL)
 
 
 @once
@@ -106,15 +106,15 @@ def _names(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     Names are demangled where the capture has that.
     """
     activities = attributed.capture.activities
-    full, short = activities["full_name"], activities["name"]
-    full_code, short_code = frames.codes(full), frames.codes(short)
-    names = [*full.cat.categories, *short.cat.categories, ""]
-    combined = np.where(full_code == NONE, short_code + len(full.cat.categories), full_code)
+    full, short = activities.full_name, activities.name
+    full_code, short_code = full.codes, short.codes
+    names = [*full.texts, *short.texts, ""]
+    combined = np.where(full_code == NONE, short_code + len(full.texts), full_code)
     combined[(full_code == NONE) & (short_code == NONE)] = len(names) - 1
     code = np.full(len(combined), NONE)
-    rows = np.flatnonzero(frames.is_kind(activities, frames.KERNEL))
-    code[rows], used = pd.factorize(combined[rows])
-    return code, [str(names[name]) for name in used.tolist()]
+    rows = np.flatnonzero(activities.kind.among(frames.KERNEL))
+    code[rows], used = factorize(combined[rows])
+    return code, [names[name] for name in used.tolist()]
 
 
 def _codes_of_kernels(classes: list[Kernel], code_of: Callable[[Kernel], int]) -> Ints:
@@ -135,7 +135,7 @@ def tensor_core_times(
     whose innermost op could use Tensor Cores.
     """
     time, used = attributed.duration[rows], tensor_cores(attributed)[rows]
-    is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
+    is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)[rows]
 
     def time_of(mask: np.ndarray) -> Ints:
         return sums(group[mask], time[mask], groups)
@@ -182,9 +182,7 @@ def is_communication(attributed: AttributedCapture) -> Flags:
 
 def calls_matching(attributed: AttributedCapture, pattern: re.Pattern[str]) -> Flags:
     """Return whether the name of each API call matches a pattern such as `WAITING` or `COPYING`."""
-    named = attributed.capture.launches["name"]
-    matches = _matching(named.cat.categories, pattern)
-    return matches[frames.codes(named)] if matches.any() else np.zeros(len(named), bool)
+    return attributed.capture.launches.name.matching(pattern.match)
 
 
 @once
@@ -202,10 +200,6 @@ def loads_data(op: str) -> bool:
 def is_compilation(attributed: AttributedCapture) -> Flags:
     """Return whether each op of ``attributed.ops`` compiles code; the last entry is for no op."""
     return _flags_by_name(attributed.ops, lambda op: bool(COMPILATION.match(op)))
-
-
-def _matching(names: Iterable[str], pattern: re.Pattern[str]) -> Flags:
-    return _flags_by_name(names, lambda name: pattern.match(name) is not None)
 
 
 def _flags_by_name(names: Iterable[str], matches: Callable[[str], bool]) -> Flags:

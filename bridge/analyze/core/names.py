@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
-
-from bridge.importers import frames
+from bridge.importers.arrays import factorize
 from bridge.importers.capture import Capture
+from bridge.importers.frames import Names
 from bridge.join.arrays import Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -19,21 +17,21 @@ RECORDED = {
 KERNEL_NAMES = (READABLE, *RECORDED)
 
 
-def activity_names(attributed: AttributedCapture, kernel_names: str = READABLE) -> pd.Series:
+def activity_names(attributed: AttributedCapture, kernel_names: str = READABLE) -> Names:
     """Return the name of each activity, kernels as ``kernel_names`` says, one of `KERNEL_NAMES`."""
     if kernel_names == READABLE:
         return attributed.activity_name
-    return attributed.capture.activities[RECORDED[kernel_names]]
+    result: Names = attributed.capture.activities[RECORDED[kernel_names]]
+    return result
 
 
 def name_codes(
     attributed: AttributedCapture, kernel_names: str, rows: Ints
 ) -> tuple[Ints, list[str]]:
     """Return the name of each of these activities as a code, and the distinct names."""
-    column_of = activity_names(attributed, kernel_names)
-    codes, used = pd.factorize(frames.codes(column_of)[rows])
-    categories = column_of.cat.categories
-    return codes.astype(np.int64), [categories[c] for c in used.tolist()]
+    names = activity_names(attributed, kernel_names)
+    codes, used = factorize(names.codes[rows])
+    return codes, [names.texts[code] for code in used.tolist()]
 
 
 def file_names(capture: Capture) -> list[str]:

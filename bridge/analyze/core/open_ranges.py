@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, order_by
@@ -30,10 +29,10 @@ class Event:
     duration_ns: int
 
     @classmethod
-    def of(cls, what: str, table: pd.DataFrame, row: int) -> Event:
+    def of(cls, what: str, table: frames.Ranges | frames.Launches, row: int) -> Event:
         """Return the event in a row of a frame with a name, a start and an end."""
-        start, end = (int(table[c].iloc[row]) for c in ("start", "end"))
-        return cls(what, row, str(table["name"].iloc[row]), start, end, max(0, end - start))
+        start, end = (int(table[c][row]) for c in ("start", "end"))
+        return cls(what, row, table.name[row], start, end, max(0, end - start))
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,16 @@ class Range:
     @classmethod
     def of(cls, attributed: AttributedCapture, row: int) -> Range:
         table, op = attributed.capture.ranges, int(attributed.op[row])
-        start, end, text = (int(table[c].iloc[row]) for c in ("start", "end", "text"))
+        start, end, text = (int(table[c][row]) for c in ("start", "end", "text"))
         return cls(
             row=row,
-            name=str(table["name"].iloc[row]),
+            name=table.name[row],
             text=attributed.capture.texts.take(np.array([text])).decode()[0],
             op="" if op == NONE else attributed.ops[op],
             note=_reason_for_no_op(table, row) if op == NONE else "",
             start_ns=start,
             duration_ns=max(0, end - start),
-            ended=not bool(table["open"].iloc[row]),
+            ended=not bool(table.open[row]),
         )
 
 
@@ -119,10 +118,10 @@ class EventStart:
     thread: int
 
     @classmethod
-    def of(cls, attributed: AttributedCapture, event: Event, table: pd.DataFrame) -> EventStart:
+    def of(cls, attributed: AttributedCapture, event: Event, table: frames.Records) -> EventStart:
         """Return the start of an event whose thread is in its row of a frame."""
         report, process, thread = (
-            int(table[c].iloc[event.row]) for c in ("report", "process", "thread")
+            int(table[c][event.row]) for c in ("report", "process", "thread")
         )
         return cls(attributed, event, report, process, thread)
 
@@ -158,23 +157,24 @@ class EventStart:
         return result
 
     def column(self, name: str) -> Ints:
-        return frames.ints(self.attributed.capture.ranges, name)
+        result: Ints = self.attributed.capture.ranges[name]
+        return result
 
     def _pushed(self, rows: Ints) -> Flags:
-        return frames.is_kind(self.attributed.capture.ranges, frames.PUSH_POP)[rows]
+        return self.attributed.capture.ranges.kind.among(frames.PUSH_POP)[rows]
 
 
-def _recorded_name(table: pd.DataFrame, key: str, report: int, number: int) -> str:
-    result = table.loc[(table[key] == number) & (table["report"] == report), "name"]
-    return str(result.iloc[0]) if len(result) else ""
+def _recorded_name(table: frames.Records, key: str, report: int, number: int) -> str:
+    rows = np.flatnonzero((table[key] == number) & (table.report == report))
+    return str(table["name"][rows[0]]) if len(rows) else ""
 
 
-def _reason_for_no_op(ranges: pd.DataFrame, row: int) -> str:
-    if ranges["kind"].iloc[row] == frames.START_END:
+def _reason_for_no_op(ranges: frames.Ranges, row: int) -> str:
+    if ranges.kind[row] == frames.START_END:
         return "a phase"
-    report, process, domain = (frames.ints(ranges, c) for c in ("report", "process", "domain"))
+    report, process, domain = ranges.report, ranges.process, ranges.domain
     is_same_domain = (report == report[row]) & (process == process[row]) & (domain == domain[row])
-    declared = str(ranges["domain_name"].iloc[row])
+    declared = ranges.domain_name[row]
     name = declared or (f"#{domain[row]}" if domain[row] else DEFAULT_DOMAIN)
-    library = domain[row] and is_library(declared, ranges["name"][is_same_domain].unique())
+    library = domain[row] and is_library(declared, ranges.name[is_same_domain].used)
     return f"domain {name} is a library's" if library else f"domain {name} is left out"

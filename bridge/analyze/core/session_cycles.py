@@ -8,7 +8,6 @@ import numpy as np
 
 from bridge.analyze.core.groups import counts
 from bridge.analyze.core.time_range import Windows
-from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture
@@ -56,8 +55,8 @@ class ActiveCycles:
 def _in_phases(attributed: AttributedCapture, phases: Flags) -> tuple[Flags, Flags]:
     """Return whether each range, and whether each step, starts in a phase of its process."""
     ranges, steps = attributed.capture.ranges, attributed.iterations
-    keys = [frames.ints(ranges, column) for column in ("report", "process")]
-    start, end = frames.ints(ranges, "start"), frames.ints(ranges, "end")
+    keys = [ranges.report, ranges.process]
+    start, end = ranges.start, ranges.end
     owner, of_step = key_codes(tuple(keys), [steps.report, steps.process])
     windows = Windows.of(owner[phases], start[phases], end[phases])
     return windows.meet(owner, start, start), windows.meet(of_step, steps.start, steps.start)

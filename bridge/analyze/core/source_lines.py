@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.call_details import call_stacks
-from bridge.analyze.core.groups import texts
 from bridge.importers import frames
-from bridge.importers.call_chains import Frame, node_frame, nodes_of, python_frame, tree
-from bridge.importers.frames import key_codes
+from bridge.importers.arrays import lookup
+from bridge.importers.call_chains import Frame, Nodes, Sources, nodes_of, python_frame, tree
+from bridge.importers.frames import Names, key_codes
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.forest import nearest
@@ -45,7 +44,7 @@ PYTHON_FUNCTION = (
 class CallTree:
     """Call stacks as a tree: ``nodes`` as in `bridge.importers.call_chains`; the innermost node of each API call."""
 
-    nodes: pd.DataFrame
+    nodes: Nodes
     leaf: Ints
 
     @classmethod
@@ -67,23 +66,21 @@ class CallTree:
         parent, leaf = (
             np.where(column == NONE, NONE, column + size) for column in (other.parent, other.leaf)
         )
-        nodes = frames.concat([self.nodes, other.nodes.assign(parent=parent)])
+        nodes = Nodes.concat([self.nodes, other.nodes.replace(parent=parent)])
         return CallTree(nodes, np.where(self.leaf == NONE, leaf, self.leaf))
 
     @property
     def parent(self) -> Ints:
         """The node of the caller of each node, NONE for the outermost."""
-        return frames.ints(self.nodes, "parent")
+        return self.nodes.parent
 
     def stack(self, node: int) -> list[Frame]:
         """Return the frames of a stack, the innermost first."""
-        result, parent = [], self.parent
+        result, nodes = [], self.nodes
         while node != NONE:
-            function, file, line, python = self.nodes[["function", "file", "line", "python"]].iloc[
-                node
-            ]
-            result.append(Frame(str(function), str(file), int(line), python=bool(python)))
-            node = int(parent[node])
+            function, file, line = nodes.function[node], nodes.file[node], int(nodes.line[node])
+            result.append(Frame(function, file, line, python=bool(nodes.python[node])))
+            node = int(nodes.parent[node])
         return result
 
 
@@ -98,7 +95,9 @@ def _recorded(attributed: AttributedCapture) -> CallTree | None:
     chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
     made = tree(chain, depth, frame, len(split))
     known = [python_frame(text) or Frame(text, "", python=True) for text in number]
-    return CallTree(nodes_of(made, known), _of_ranges(attributed, made.leaf[code]))
+    return CallTree(
+        nodes_of(made.parent, made.frame, known), _of_ranges(attributed, made.leaf[code])
+    )
 
 
 def _of_ranges(attributed: AttributedCapture, of_range: Ints) -> Ints:
@@ -108,7 +107,7 @@ def _of_ranges(attributed: AttributedCapture, of_range: Ints) -> Ints:
         return np.full(len(attributed.capture.launches), NONE)
     own = of_range[nesting.range]
     above = nearest(nesting.parent, own != NONE)
-    leaf = np.append(np.append(own, NONE)[above], NONE)
+    leaf = np.append(lookup(own, above), NONE)
     return leaf[attributed.launch_node]
 
 
@@ -116,38 +115,46 @@ def _python_functions(attributed: AttributedCapture) -> CallTree | None:
     """Return the stacks that ranges of Python functions are, None if there are none."""
     capture = attributed.capture
     ranges, launches = capture.ranges, capture.launches
-    domains = ranges["domain_name"]
-    if PYTHON_FUNCTION not in domains.cat.categories:
+    if PYTHON_FUNCTION not in ranges.domain_name.texts:
         return None
-    number = domains.cat.categories.get_loc(PYTHON_FUNCTION)
-    rows = np.flatnonzero(frames.codes(domains) == number)
-    keys = [
-        tuple(frames.ints(table, c) for c in ("report", "thread")) for table in (ranges, launches)
-    ]
-    range_stack, launch_stack = key_codes(*keys)
-    start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
+    rows = np.flatnonzero(ranges.domain_name.among(PYTHON_FUNCTION))
+    range_stack, launch_stack = key_codes(
+        (ranges.report, ranges.thread), (launches.report, launches.thread)
+    )
+    start, end = ranges.start[rows], ranges.end[rows]
     nesting = Nesting.of(range_stack[rows], start, end, rows)
-    leaf = nesting.innermost(launch_stack, frames.ints(launches, "start"))
-    code = frames.codes(ranges["name"])[nesting.range]
-    names = [str(name) for name in ranges["name"].cat.categories]
-    known = [python_frame(name) or Frame(name, "", python=True) for name in names]
-    return CallTree(node_frame(nesting.parent, code, known), leaf)
+    leaf = nesting.innermost(launch_stack, launches.start)
+    code = ranges.name.codes[nesting.range]
+    known = [python_frame(name) or Frame(name, "", python=True) for name in ranges.name.texts]
+    return CallTree(nodes_of(nesting.parent, code, known), leaf)
 
 
 # -- The line of each API call
 
 
-@dataclass(frozen=True)
-class SourceLines:
-    """Lines of the program: ``lines`` (function, source, file, line, kind), the first of which are reasons.
+class Lines(frames.Frame):
+    """Lines of the program.
 
-    ``call`` is the row of ``lines`` of each API call, ``own`` that of each node of the nesting by the
-    recorded place of its op, ``node`` by that of its op or of an op around it; NONE where there is none.
     ``source`` is ``file:line``, of native code the module. ``kind`` is python, native or op, '' for a
     reason.
     """
 
-    lines: pd.DataFrame
+    function: Names
+    source: Names
+    file: Names
+    line: Ints
+    kind: Names
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """Lines of the program, the first of which are reasons, and what is of which.
+
+    ``call`` is the row of ``lines`` of each API call, ``own`` that of each node of the nesting by the
+    recorded place of its op, ``node`` by that of its op or of an op around it; NONE where there is none.
+    """
+
+    lines: Lines
     call: Ints
     own: Ints
     node: Ints
@@ -166,45 +173,45 @@ def call_tree(attributed: AttributedCapture) -> CallTree:
 def source_lines(attributed: AttributedCapture) -> SourceLines:
     """Return the line of the program that made each API call, or why it is not known."""
     tree = call_tree(attributed)
-    owner = np.append(user_frames(tree.nodes), NONE)[tree.leaf]
+    owner = lookup(user_frames(tree.nodes), tree.leaf)
     row, lines = _distinct(tree.nodes, attributed.capture.chains.sources)
     row = np.append(row + len(REASONS), NONE)
     own = row[len(tree.nodes) :][_op_places(attributed)]
     above = nearest(attributed.hierarchy.parent, own != NONE)
-    node = np.append(np.append(own, NONE)[above], NONE)
+    node = np.append(lookup(own, above), NONE)
     call = np.where(owner == NONE, node[attributed.launch_node], row[owner])
     reason = np.where(tree.leaf == NONE, REASONS.index(NO_CHAIN), REASONS.index(ONLY_LIBRARIES))
-    heads = pd.DataFrame({"function": "", "source": REASONS, "file": "", "line": NONE, "kind": ""})
-    lines = pd.concat([heads, lines], ignore_index=True)
+    nothing = Names.of([""] * len(REASONS))
+    heads = Lines(function=nothing, source=Names.of(REASONS), file=nothing, kind=nothing)
+    lines = Lines.concat([heads, lines])
     return SourceLines(lines, np.where(call == NONE, reason, call), own, node[:-1])
 
 
-def distinct_frames(nodes: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
-    """Return the row of each node of a tree among its distinct frames, and these (function, source …)."""
-    return _distinct(nodes, pd.DataFrame(nodes[["function", "file", "line"]].iloc[:0]))
+def distinct_frames(nodes: Nodes) -> tuple[Ints, Lines]:
+    """Return the row of each node of a tree among its distinct frames, and these."""
+    return _distinct(nodes, Sources())
 
 
-def _distinct(nodes: pd.DataFrame, sources: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+def _distinct(nodes: Nodes, sources: Sources) -> tuple[Ints, Lines]:
     """Return the row of each node, then of each place of an op, among the distinct lines, and these."""
-    columns = ["function", "file", "line"]
-    both = frames.concat([nodes[columns], sources[columns]])
-    kind = np.append(nodes["python"].to_numpy(), np.full(len(sources), KINDS.index(OP)))
-    names = [frames.codes(both[name]) for name in columns[:2]]
-    row, first = number_groups(*names, frames.ints(both, "line"), kind.astype(np.int64))
-    table = both.iloc[first].reset_index(drop=True).astype({"function": object, "file": object})
-    files = zip(table["file"].tolist(), table["line"].tolist(), strict=True)
-    source = texts(f"{file}:{line}" if line > 0 else file for file, line in files)
-    return row, table.assign(source=source, kind=texts(KINDS)[kind[first].astype(np.int64)])
+    function = Names.concat([nodes.function, sources.function])
+    file = Names.concat([nodes.file, sources.file])
+    line = np.append(nodes.line, sources.line)
+    kind = np.append(nodes.python.astype(np.int64), np.full(len(sources), KINDS.index(OP)))
+    row, first = number_groups(function.codes, file.codes, line, kind)
+    function, file, line = function[first], file[first], line[first]
+    places = zip(file, line.tolist(), strict=True)
+    source = Names.of(f"{name}:{number}" if number > 0 else name for name, number in places)
+    lines = Lines(function=function, source=source, file=file, line=line)
+    return row, lines.replace(kind=Names(kind[first], KINDS))
 
 
-def user_frames(nodes: pd.DataFrame) -> Ints:
+def user_frames(nodes: Nodes) -> Ints:
     """Return for each node of a tree the innermost frame of the user's program, itself or above, or NONE."""
-    parent, is_python = frames.ints(nodes, "parent"), nodes["python"].to_numpy()
-    function, file = (frames.codes(nodes[c]) for c in ("function", "file"))
-    functions, modules = ([*map(str, nodes[c].cat.categories)] for c in ("function", "file"))
-    of_library = np.array([*map(is_library_file, modules), True])[file]
-    code, first = number_groups(function, file)
-    pairs = [(functions[function[r]], modules[file[r]]) for r in first.tolist()]
+    parent, is_python = nodes.parent, nodes.python
+    of_library = nodes.file.matching(is_library_file)
+    code, first = number_groups(nodes.function.codes, nodes.file.codes)
+    pairs = zip(nodes.function[first], nodes.file[first], strict=True)
     of_native = np.array([is_library_function(*pair) for pair in pairs], bool)
     is_native_user = ~is_python & ~(of_native[code] if len(code) else is_python)
     python = nearest(parent, is_python & ~of_library)
@@ -220,16 +227,15 @@ def _op_places(attributed: AttributedCapture) -> Ints:
     sources = capture.chains.sources
     if not len(sources):
         return np.full(len(nesting), NONE)
-    keys = [
-        [frames.ints(table, c) for c in ("report", "process", "domain")]
-        for table in (sources, capture.ranges)
-    ]
-    names = frames.concat([sources[["op"]], capture.ranges[["name"]].set_axis(["op"], axis=1)])
-    name = np.split(frames.codes(names["op"]), [len(sources)])
-    of_source, of_range = key_codes(*([*key, n] for key, n in zip(keys, name, strict=True)))
+    ranges = capture.ranges
+    name = np.split(Names.concat([sources.op, ranges.name]).codes, [len(sources)])
+    of_source, of_range = key_codes(
+        (sources.report, sources.process, sources.domain, name[0]),
+        (ranges.report, ranges.process, ranges.domain, name[1]),
+    )
     place = np.full(int(max(of_source.max(), of_range.max(initial=0))) + 1, NONE)
     place[of_source] = np.arange(len(sources))
-    row, _ = _distinct(capture.chains.nodes.iloc[:0], sources)
+    row, _ = _distinct(Nodes(), sources)
     place[of_source[row != row[place[of_source]]]] = NONE  # several places
     own: Ints = place[of_range][nesting.range]
     return own

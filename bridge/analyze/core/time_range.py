@@ -8,13 +8,13 @@ from functools import reduce
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import subtree_extremes
 from bridge.analyze.core.filters import wildcard_pattern
 from bridge.analyze.core.groups import highest, lowest
 from bridge.importers import frames
-from bridge.importers.frames import key_codes
+from bridge.importers.arrays import MISSING
+from bridge.importers.frames import Instants, Records, key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, RowSelection
 from bridge.join.steps import Steps
@@ -130,8 +130,8 @@ def range_windows(attributed: AttributedCapture, name: str) -> Windows:
     such range.
     """
     ranges, rows = attributed.capture.ranges, named_ranges(attributed, name)
-    end = np.maximum(frames.ints(ranges, "end"), _work_ends(attributed))[rows]
-    return Windows.of(frames.ints(ranges, "report")[rows], frames.ints(ranges, "start")[rows], end)
+    end = np.maximum(ranges.end, _work_ends(attributed))[rows]
+    return Windows.of(ranges.report[rows], ranges.start[rows], end)
 
 
 def steps_numbered(steps: Steps, first: int, last: int) -> Ints:
@@ -156,9 +156,9 @@ def named_ranges(attributed: AttributedCapture, name: str) -> Ints:
 
     The name may hold ``*`` and ``?``. Raises ValueError with a message for the user if there is no such range.
     """
-    column = attributed.capture.ranges["name"]
+    column = attributed.capture.ranges.name
     matches = wildcard_pattern(name).fullmatch
-    has_name = _rows_with_name(frames.codes(column), column.cat.categories, matches)
+    has_name = _rows_with_name(column.codes, column.texts, matches)
     has_op = _rows_with_name(attributed.op, attributed.ops, matches)
     has_short_op = _rows_with_name(attributed.op, abbreviated(attributed.ops), matches)
     rows = np.flatnonzero(has_name | has_op | has_short_op)
@@ -209,7 +209,7 @@ def select_by_clock(
 
     def is_selected(table: str) -> Flags:
         rows = getattr(attributed.capture, table)
-        report, start = frames.ints(rows, "report"), frames.ints(rows, _begin(rows))
+        report, start = rows.report, _begin(rows)
         if table == "activities":
             return windows.meet(report, start, attributed.end)
         in_window = windows.meet(report, start, start)
@@ -234,7 +234,10 @@ def select_by_ranges(
     if name is not None:
         ranges, rows = attributed.capture.ranges, named_ranges(attributed, name)
         report, process, start, end = (
-            frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
+            ranges.report[rows],
+            ranges.process[rows],
+            ranges.start[rows],
+            ranges.end[rows],
         )
         chosen.append((report, process, start, end))
     return _select_in_processes(attributed, chosen)
@@ -251,12 +254,12 @@ def _select_in_processes(
     Work without an API call belongs to no time, but where its process has no API calls of work: there by its own start.
     """
     tables = [getattr(attributed.capture, name) for name in TABLES]
-    keys = [[frames.ints(t, c) for c in ("report", "process")] for t in tables]
+    keys = [[t.report, t.process] for t in tables]
     codes = key_codes(*(times[:2] for times in chosen), *keys)
     owner, owners = codes[: len(chosen)], codes[len(chosen) :]
     windows = [Windows.of(of, *times[2:]) for of, times in zip(owner, chosen, strict=True)]
     both = reduce(Windows.__and__, windows)
-    begins = [frames.ints(table, _begin(table)) for table in tables]
+    begins = [_begin(table) for table in tables]
     begins[0] = attributed.issued
     rows = [both.meet(of, time, time) for of, time in zip(owners, begins, strict=True)]
     report, _, start, end = chosen[0]
@@ -270,13 +273,14 @@ def _select_in_processes(
     return RowSelection.of(dict(zip(TABLES, rows, strict=True)), first, last)
 
 
-def _has_time(waits: pd.DataFrame) -> Flags:
+def _has_time(waits: frames.Waits) -> Flags:
     """Return which waits have a time. Records of events without a call have none, and so are in no window."""
-    is_record = frames.is_kind(waits, "event_record")
-    has_time: Flags = ~is_record | (frames.ints(waits, "start") != frames.MISSING)
+    is_record = waits.kind.among("event_record")
+    has_time: Flags = ~is_record | (waits.start != MISSING)
     return has_time
 
 
-def _begin(table: pd.DataFrame) -> str:
-    """Return the column that says when the rows of a table begin."""
-    return "time" if "time" in table else "start"
+def _begin(table: Records) -> Ints:
+    """Return when the rows of a frame begin."""
+    begin: Ints = table["time" if isinstance(table, Instants) else "start"]
+    return begin

@@ -41,7 +41,7 @@ def totals(attributed: AttributedCapture) -> Totals:
 
 def graph_totals(attributed: AttributedCapture) -> Totals:
     """Return the totals over the CUDA graphs that were recorded as a whole."""
-    is_graph = frames.is_kind(attributed.capture.activities, frames.GRAPH)
+    is_graph = attributed.capture.activities.kind.among(frames.GRAPH)
     return _totals_of(attributed, is_graph & attributed.accounted)
 
 
@@ -93,5 +93,5 @@ def _totals_of(attributed: AttributedCapture, mask: Flags) -> Totals:
 def call_time(attributed: AttributedCapture) -> Ints:
     """Return the time of each API call in ns; 0 for a call that ends before it starts."""
     launches = attributed.capture.launches
-    length: Ints = np.maximum(frames.ints(launches, "end") - frames.ints(launches, "start"), 0)
+    length: Ints = np.maximum(launches.end - launches.start, 0)
     return length

@@ -71,18 +71,18 @@ class Unrecorded:
         capture = attributed.capture
         if not no_timeline.has_timeline(capture):
             return None
-        has_kernels = frames.is_kind(capture.activities, frames.KERNEL, frames.GRAPH).any()
+        has_kernels = capture.activities.kind.among(frames.KERNEL, frames.GRAPH).any()
         ranges = () if has_kernels else _ranges_on_gpus(capture)
         launched, every = _left_nothing(attributed)
         if has_kernels and not _is_most(attributed, len(launched), every):
             launched = launched[:0]
         if not (len(launched) or ranges) or _is_ended(attributed):
             return None
-        names = capture.launches["name"].iloc[launched].value_counts()
+        names = capture.launches.name[launched].by_frequency
         return cls(
             launches=len(launched),
             every=every,
-            launch=str(names.index[0]) if len(launched) else "",
+            launch=names[0] if names else "",
             ranges=ranges,
             calls=len(capture.launches),
             is_part=len(capture.activities) > 0,
@@ -113,7 +113,7 @@ def _left_nothing(attributed: AttributedCapture) -> tuple[Ints, int]:
         rows
     ):  # no need to tell calls from calls inside of them
         return rows[:0], len(rows)
-    keys = (frames.ints(calls, c)[rows] for c in ("report", "process", "correlation"))
+    keys = calls.report[rows], calls.process[rows], calls.correlation[rows]
     group, first = number_groups(*keys)
     left = np.bincount(group, has_work[rows], len(first)) == 0
     return rows[first[left]], len(first)
@@ -141,11 +141,11 @@ def library_of(name: str) -> str:
 
 def _ranges_on_gpus(capture: Capture) -> tuple[RangesOnGpus, ...]:
     """Return the ranges of libraries around work on GPUs, the most frequent first."""
-    names = capture.ranges["name"]
-    counts = np.bincount(frames.codes(names) + 1, minlength=len(names.cat.categories) + 1)[1:]
+    names = capture.ranges.name
+    counts = np.bincount(names.codes + 1, minlength=len(names.texts) + 1)[1:]
     found = [
         RangesOnGpus(library_of(str(name)), str(name), count)
-        for name, count in zip(names.cat.categories, counts.tolist(), strict=True)
+        for name, count in zip(names.texts, counts.tolist(), strict=True)
         if count and library_of(str(name))
     ]
     return tuple(sorted(found, key=lambda one: (-one.count, one.name)))
@@ -154,11 +154,11 @@ def _ranges_on_gpus(capture: Capture) -> tuple[RangesOnGpus, ...]:
 def explaining(capture: Capture) -> tuple[str, ...]:
     """Return the messages of the profiler that explain missing work on GPUs, of those that say most."""
     table = capture.diagnostics
-    is_profilers = frames.ints(table, "source") < frames.PROGRAM
-    is_silent = np.isin(frames.ints(table, "severity"), SILENT)
+    is_profilers = table.source < frames.PROGRAM
+    is_silent = np.isin(table.severity, SILENT)
     ranks: dict[str, int] = {}
     for text, silent in zip(
-        table["name"].astype(object)[is_profilers], is_silent[is_profilers].tolist(), strict=True
+        table.name[is_profilers], is_silent[is_profilers].tolist(), strict=True
     ):
         rank = profiler_words.rank(text)
         if rank is not None and not (rank and silent):  # information explains nothing but losses

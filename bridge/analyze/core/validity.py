@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core import correlation
 from bridge.importers import frames
@@ -75,7 +74,7 @@ def wrong_times(attributed: AttributedCapture) -> dict[str, Ints]:
 
 
 def _early(attributed: AttributedCapture, frame: str) -> Flags:
-    early: Flags = frames.ints(getattr(attributed.capture, frame), "start") < 0
+    early: Flags = getattr(attributed.capture, frame).start < 0
     return early
 
 
@@ -85,13 +84,13 @@ def _backwards(attributed: AttributedCapture, frame: str) -> Flags:
     if frame == "activities":
         is_backwards: Flags = attributed.attribution.reason == INVALID_TIME
     else:
-        is_backwards = frames.ints(table, "end") < frames.ints(table, "start")
+        is_backwards = table.end < table.start
     return is_backwards
 
 
 def _lines(attributed: AttributedCapture, finding: Finding) -> Iterator[str]:
     capture, table = attributed.capture, getattr(attributed.capture, finding.frame)
-    report = frames.ints(table, "report")[finding.rows]
+    report = table.report[finding.rows]
     for number in np.unique(report).tolist():
         rows = finding.rows[report == number]
         yield line(
@@ -107,10 +106,9 @@ def line(source: str, finding: Finding, rows: int, example: str) -> str:
     return f"{source}: {rows} {finding.frame} {finding.what}: {finding.handled} (first: {example})"
 
 
-def example_text(table: pd.DataFrame, row: int) -> str:
+def example_text(table: frames.Timed, row: int) -> str:
     """Return the text of an example: the name and times of a row."""
-    example = table.iloc[row]
-    return f"{example['name']}, {example['start']} to {example['end']} ns"
+    return f"{table['name'][row]}, {table.start[row]} to {table.end[row]} ns"
 
 
 def _crossing(attributed: AttributedCapture) -> Ints:
@@ -122,11 +120,11 @@ def _crossing(attributed: AttributedCapture) -> Ints:
     ranges, cut = attributed.capture.ranges, attributed.attribution.nesting.crossed
     if not len(cut):
         return cut
-    thread, _ = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
+    thread, _ = number_groups(ranges.report, ranges.thread)
     concerned = np.isin(thread, thread[cut]) & (attributed.op != NONE)
-    start, end = frames.ints(ranges, "start"), frames.ints(ranges, "end")
+    start, end = ranges.start, ranges.end
     rows = np.flatnonzero(concerned & (end > start))
-    stack, _ = number_groups(thread[rows], frames.ints(ranges, "domain")[rows])
+    stack, _ = number_groups(thread[rows], ranges.domain[rows])
     return Nesting.of(stack, start[rows], end[rows], rows).crossed
 
 
@@ -149,7 +147,7 @@ def _adopted(attributed: AttributedCapture) -> Ints:
 def _repeated(attributed: AttributedCapture) -> Flags:
     """Return whether each API call has the key of an earlier one."""
     launches = attributed.capture.launches
-    report, process, id_ = (frames.ints(launches, c) for c in KEY)
+    report, process, id_ = (launches[c] for c in KEY)
     if _all_different(report, process, id_):
         return np.zeros(len(id_), bool)
     is_repeated: Flags = (id_ > 0) & (

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import Floats
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
@@ -55,7 +55,7 @@ class Occupancy:
         """Return estimates for every kernel with a known geometry and GPU."""
         table = attributed.capture.activities
         gpu = _device_facts(attributed)
-        sizes = np.array([frames.ints(table, c) for c in SIZES])
+        sizes = np.array([table[c] for c in SIZES])
         is_known = (sizes > 0).all(axis=0) & (gpu["sm_count"] > 0) & (gpu["warps_per_sm"] > 0)
         unknown = np.full(len(table), np.nan)
         grid, block = (_product(part) for part in (sizes[:3], sizes[3:]))
@@ -67,9 +67,9 @@ class Occupancy:
         return cls(blocks_per_sm, blocks_per_sm * warps, np.where(is_known, percent, unknown))
 
 
-def _resident_blocks(table: pd.DataFrame, gpu: dict[str, Ints], warps: Ints) -> Ints:
+def _resident_blocks(table: frames.Activities, gpu: dict[str, Ints], warps: Ints) -> Ints:
     """Return how many blocks fit on a multiprocessor at once, by the scarcest resource."""
-    shared = sum(np.maximum(frames.ints(table, c), 0) for c in ("shared_static", "shared_dynamic"))
+    shared = sum(np.maximum(table[c], 0) for c in ("shared_static", "shared_dynamic"))
     ampere = gpu["compute_major"] >= AMPERE
     reserved = np.where(ampere, SHARED_RESERVED, 0)
     unit = np.where(ampere, SHARED_UNIT, SHARED_UNIT_BEFORE_8_0)
@@ -84,12 +84,12 @@ def _resident_blocks(table: pd.DataFrame, gpu: dict[str, Ints], warps: Ints) -> 
     return resident
 
 
-def _register_limit(table: pd.DataFrame, gpu: dict[str, Ints]) -> Ints:
+def _register_limit(table: frames.Activities, gpu: dict[str, Ints]) -> Ints:
     """Return for how many warps a multiprocessor has registers.
 
     A warp takes all its registers from one partition.
     """
-    registers = frames.ints(table, "registers") * np.maximum(gpu["warp_size"], 1)
+    registers = table.registers * np.maximum(gpu["warp_size"], 1)
     per_warp = _round_up(np.maximum(registers, 1), REGISTER_UNIT)
     is_6_0 = (gpu["compute_major"] == 6) & (gpu["compute_minor"] == 0)  # noqa: PLR2004 (compute capability 6.0)
     partitions = np.where(is_6_0, PARTITIONS_CC_6_0, PARTITIONS)
@@ -116,14 +116,12 @@ def _device_facts(attributed: AttributedCapture) -> dict[str, Ints]:
     """Return the recorded facts of the GPU of each activity."""
     activities, devices = attributed.capture.activities, attributed.capture.devices
     keys = ("report", "process", "device")
-    columns = [np.concatenate((frames.ints(devices, c), frames.ints(activities, c))) for c in keys]
+    columns = [np.concatenate((devices[c], activities[c])) for c in keys]
     code, _ = number_groups(*columns)
     device_code, activity_code = code[: len(devices)], code[len(devices) :]
     row = np.full(int(code.max(initial=NONE)) + 1, NONE)
     row[device_code] = np.arange(len(device_code))
-    return {
-        c: np.append(frames.ints(devices, c), NONE)[row[activity_code]] for c in frames.DEVICE_FACTS
-    }
+    return {c: lookup(devices[c], row[activity_code]) for c in frames.DEVICE_FACTS}
 
 
 def _or_unlimited(value: Ints) -> Ints:
@@ -156,7 +154,7 @@ def sm_estimates(
     ns.
     """
     grid, multiprocessors = (
-        frames.ints(table, c)
+        table[c]
         for table, c in (
             (attributed.capture.activities, "grid_x"),
             (attributed.capture.devices, "sm_count"),
@@ -165,7 +163,7 @@ def sm_estimates(
     if not ((grid > 0).any() and (multiprocessors > 0).any()):
         return {name: np.full(len(span), UNKNOWN) for name in ESTIMATES}
     estimate = Occupancy.of(attributed)
-    start, end = frames.ints(attributed.capture.activities, "start")[rows], attributed.end[rows]
+    start, end = attributed.capture.activities.start[rows], attributed.end[rows]
     blocks, percent = estimate.blocks_per_sm[rows], estimate.percent[rows]
     result = (
         sm_efficiency(device, start, end, blocks, span),

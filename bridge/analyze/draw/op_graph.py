@@ -23,7 +23,7 @@ from bridge.analyze.core.call_details import (
     overloads,
 )
 from bridge.analyze.core.groups import sums, texts
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, numbers, values
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -69,7 +69,7 @@ def _calls(attributed: AttributedCapture) -> Ints:
     """Return the rows of the ranges that are nodes, in the order in which they began."""
     listed = np.flatnonzero(attributed.listed_ranges)
     ranges = attributed.capture.ranges
-    start, end = (frames.ints(ranges, c)[listed] for c in ("start", "end"))
+    start, end = ranges.start[listed], ranges.end[listed]
     ordered = listed[np.lexsort((-end, start))]
     is_first = ~pd.Series(attributed.call[ordered]).duplicated().to_numpy()
     return ordered[is_first]
@@ -87,9 +87,9 @@ def _nodes(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
     ranges, nesting = attributed.capture.ranges, attributed.attribution.nesting
     ids = np.append(_ids(attributed, rows), 0)
     node = nesting.first_nodes(len(ranges))[rows]
-    around = np.append(np.append(nesting.range, NONE)[nesting.parent], NONE)[node]
-    text = frames.ints(ranges, "text")[rows]
-    columns = {c: frames.ints(ranges, c)[rows] for c in ("start", "end", "process", "thread")}
+    around = lookup(np.append(nesting.range, NONE)[nesting.parent], node)
+    text = ranges.text[rows]
+    columns = {c: ranges[c][rows] for c in ("start", "end", "process", "thread")}
     described = {
         "shapes": input_shapes,
         "dtypes": input_dtypes,
@@ -131,7 +131,7 @@ def _texts(rows: Ints, code: Ints, distinct: list[str]) -> np.ndarray:
 def _data(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
     """Return the edges of the data flow."""
     capture = attributed.capture
-    text = frames.ints(capture.ranges, "text")[rows]
+    text = capture.ranges.text[rows]
     op_id = numbers(capture.texts, OP_ID)[text]
     code, distinct = values(capture.texts, INPUT_OP_IDS).factorize()
     pairs = [PAIR.findall(t) for t in distinct]
@@ -143,7 +143,7 @@ def _data(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
     first = np.cumsum(counts) - counts
     entry = first[code[text][target]] + position if len(counts) else position
     producer, output = flat[entry].T
-    keys = [frames.ints(capture.ranges, c)[rows] for c in ("report", "process")]
+    keys = [capture.ranges.report[rows], capture.ranges.process[rows]]
     of_node, of_producer = key_codes([*keys, op_id], [*(key[target] for key in keys), producer])
     place = np.full(int(max(of_node.max(initial=0), of_producer.max(initial=0))) + 1, NONE)
     known = np.flatnonzero(op_id > 0)
@@ -158,9 +158,9 @@ def _backward(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
     """Return an edge from each forward call to the outermost backward calls of it."""
     nesting, forward = attributed.attribution.nesting, attributed.directions.forward
     node = nesting.first_nodes(len(attributed.capture.ranges))[rows]
-    of_node = np.append(forward, NONE)[node]
-    of_parent = np.append(forward, NONE)[nesting.parent]
-    around = np.append(of_parent, NONE)[node]
+    of_node = lookup(forward, node)
+    of_parent = lookup(forward, nesting.parent)
+    around = lookup(of_parent, node)
     outermost = (of_node != NONE) & (around != of_node)
     ids = np.append(_ids(attributed, rows), 0)
     target = np.flatnonzero(outermost & (ids[of_node] > 0))

@@ -11,6 +11,7 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats, counts, sums
 from bridge.analyze.draw.overview.axis import Axis
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
@@ -108,7 +109,7 @@ def breakdown(attributed: AttributedCapture, top: int) -> Bars:
 def over_time(attributed: AttributedCapture, top: int) -> Lanes:
     """Return what ran on each stream over time: the ``top`` ops, and the others as one group."""
     activities, time = attributed.capture.activities, attributed.duration
-    start, end = frames.ints(activities, "start"), attributed.end
+    start, end = activities.start, attributed.end
     axis = Axis(int(start.min(initial=0)), int(end.max(initial=0)))
     if len(start):
         axis = Axis(int(start.min()), int(end.max()))
@@ -140,8 +141,8 @@ def durations(attributed: AttributedCapture, top: int, op: str = "*") -> Duratio
     is_selected = np.array([*(fnmatchcase(name, op) for name in attributed.ops), op == "*"], bool)
     rows = np.flatnonzero(is_selected[attributed.activity_op] & (attributed.duration > 0))
     column = attributed.activity_name
-    name, time = frames.codes(column)[rows], attributed.duration[rows]
-    total = sums(name, time, len(column.cat.categories))
+    name, time = column.codes[rows], attributed.duration[rows]
+    total = sums(name, time, len(column.texts))
     ranked = order_by(-total)
     ranked = ranked[total[ranked] > 0][:top]
     rank = np.full(len(total), NONE)
@@ -154,14 +155,14 @@ def durations(attributed: AttributedCapture, top: int, op: str = "*") -> Duratio
     width = last - first + 1
     result = counts(rank[name[is_listed]] * width + bin_number - first, len(ranked) * width)
     edges = 10.0 ** (np.arange(first, last + 2) / PER_DECADE)
-    names = [column.cat.categories[n] for n in ranked.tolist()]
+    names = [column.texts[n] for n in ranked.tolist()]
     return Durations(names, result.reshape(len(ranked), width), total[ranked], edges)
 
 
 def _part(attributed: AttributedCapture) -> Ints:
     """Return the part of each activity, a position in `PARTS`."""
-    kind = frames.codes(attributed.capture.activities["kind"])
-    backward = np.append(attributed.directions.backward, False)[attributed.attribution.node]
+    kind = attributed.capture.activities.kind.codes
+    backward = lookup(attributed.directions.backward, attributed.attribution.node, False)
     return np.where(kind == 0, backward.astype(np.int64), kind + 1)
 
 
@@ -180,7 +181,7 @@ def _top_ops(attributed: AttributedCapture, top: int) -> tuple[Ints, list[str]]:
 def _lanes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return the stream of each activity, and the names of streams in order of devices."""
     devices, activities = Devices.of_report(attributed), attributed.capture.activities
-    process, stream = (frames.ints(activities, c) for c in ("process", "stream"))
+    process, stream = activities.process, activities.stream
     lane, rows = number_groups(devices.gpu, process, stream)
     is_multi_process = len(np.unique(process)) > 1
     names = [

@@ -12,13 +12,13 @@ from functools import cached_property
 from itertools import count, pairwise
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import gpu_names
 from bridge.analyze.run.ranks import Ranks
 from bridge.analyze.run.ranks.members import PLACE
 from bridge.importers import frames
 from bridge.importers.capture import Capture
+from bridge.importers.frames import distinct_keys
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -104,7 +104,7 @@ class Tracks:
         self.thread_names = _names(capture.threads, "thread")
         self.gpu_names = gpu_names(capture)
         self.ranks = _rank_texts(capture) if ranks is None else ranks
-        self.several_contexts = len(np.unique(capture.activities["context"])) > 1
+        self.several_contexts = len(np.unique(capture.activities.context)) > 1
 
     def of_devices(self) -> Tracks:
         """Return separate tracks for devices, which another thread may use at the same time.
@@ -113,9 +113,10 @@ class Tracks:
         object.
         """
         activities = self.capture.activities
-        processes = activities[["report", "process"]].drop_duplicates()
-        for report, process in zip(*(processes[c].tolist() for c in processes), strict=True):
-            self._process(report, process)
+        report, process = activities.report, activities.process
+        _, rows = distinct_keys(report, process)
+        for key in zip(report[rows].tolist(), process[rows].tolist(), strict=True):
+            self._process(*key)
         disjoint_lanes = Tracks(self.capture, 2 * FIRST_NUMBER, self.ranks)
         disjoint_lanes.processes = self.processes
         return disjoint_lanes
@@ -124,10 +125,10 @@ class Tracks:
         """Return the home of the thread of each row."""
         return self._each("thread", self._thread, report, thread)
 
-    def streams(self, activities: pd.DataFrame) -> Ints:
+    def streams(self, activities: frames.Activities) -> Ints:
         """Return the home of the stream of each activity; streams differ by context and process."""
         columns = ("report", "process", "device", "context", "stream")
-        return self._each("stream", self._stream, *(frames.ints(activities, c) for c in columns))
+        return self._each("stream", self._stream, *(activities[c] for c in columns))
 
     @cached_property
     def of_activities(self) -> Ints:
@@ -138,11 +139,11 @@ class Tracks:
         """Return the home of the steps of the process of each row."""
         return self._each("steps", self._steps, report, process)
 
-    def devices_of(self, activities: pd.DataFrame) -> tuple[Ints, Ints]:
+    def devices_of(self, activities: frames.Activities) -> tuple[Ints, Ints]:
         """Return a code per activity for its (process, device), from 0, and a track for each."""
-        columns = (frames.ints(activities, c) for c in ("report", "process", "device"))
+        columns = activities.report, activities.process, activities.device
         code, rows = number_groups(*columns)
-        first = self.streams(activities.iloc[rows])
+        first = self.streams(activities.take(rows))
         return code, self.lane(first, np.zeros(len(rows), np.int64), "stream")
 
     def lane(self, home: Ints, lane: Ints, kind: str) -> Ints:
@@ -263,9 +264,9 @@ def _rank_texts(capture: Capture) -> dict[tuple[int, int], str]:
     return result
 
 
-def _names(table: pd.DataFrame, *keys: str) -> dict[tuple[int, ...], str]:
+def _names(table: frames.Records, *keys: str) -> dict[tuple[int, ...], str]:
     ids = zip(*(table[key].tolist() for key in ("report", *keys)), strict=True)
-    return dict(zip(ids, table["name"].astype(str).tolist(), strict=True))
+    return dict(zip(ids, table["name"], strict=True))
 
 
 # -- Lanes: slices on one track of a viewer must nest or follow each other

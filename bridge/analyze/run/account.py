@@ -23,6 +23,7 @@ from bridge.analyze.run.concurrency.overlap import COMPUTE as KERNELS
 from bridge.analyze.run.concurrency.overlap import running
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
+from bridge.importers.frames import Ranges
 from bridge.join.arrays import Ints, number_groups, unions
 from bridge.join.attributed import AttributedCapture, once
 
@@ -229,7 +230,7 @@ def _clocks(attributed: AttributedCapture) -> tuple[Ints, Ints]:
 def run_of_report(capture: Capture, report: int) -> tuple[Span, str] | None:
     """Return when the run of a report begins and ends, and the `EVIDENCE`; None for a report without any event."""
     by_process = spans_of_processes(capture, report)
-    has_ranges = bool((frames.ints(capture.ranges, "report") == report).any())
+    has_ranges = bool((capture.ranges.report == report).any())
     return run_of_processes(by_process, capture.facts[report], has_ranges=has_ranges)
 
 
@@ -261,11 +262,11 @@ def spans_of_processes(capture: Capture, report: int = 0) -> dict[int, Span]:
     """
     result: dict[int, Span] = {}
     for table in (capture.ranges, capture.launches, capture.activities):
-        rows = np.flatnonzero(frames.ints(table, "report") == report)
-        process, start, end = (frames.ints(table, c)[rows] for c in ("process", "start", "end"))
+        rows = np.flatnonzero(table.report == report)
+        process, start, end = table.process[rows], table.start[rows], table.end[rows]
         end = np.maximum(start, end)
-        if "open" in table:
-            end = np.where(table["open"].to_numpy()[rows], start, end)
+        if isinstance(table, Ranges):
+            end = np.where(table.open[rows], start, end)
         group, used = number_groups(process)
         first, last = lowest(group, start, len(used)), highest(group, end, len(used))
         for key, begin, stop in zip(
@@ -285,7 +286,7 @@ def _selected_times(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     if selection.is_window:
         return selection.start, selection.end
     activities, rows = attributed.capture.activities, np.flatnonzero(selection.activities)
-    report, start = (frames.ints(activities, c)[rows] for c in ("report", "start"))
+    report, start = activities.report[rows], activities.start[rows]
     size = len(selection.start)
     first = lowest(report, start, size, empty=np.iinfo(np.int64).max)
     last = highest(report, attributed.end[rows], size, empty=np.iinfo(np.int64).min)
@@ -299,7 +300,7 @@ def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int,
     """Return the account of each GPU with counted work, by its number in `Devices`."""
     devices, work = Devices.of_report(attributed), attributed.capture.activities
     parts = [clocks.part_of(report) for report in devices.report]
-    counted, start, size = attributed.counted, frames.ints(work, "start"), len(devices.names)
+    counted, start, size = attributed.counted, work.start, len(devices.names)
     state = np.where(counted, states_of_work(attributed), len(STATES))
     covered = covered_times(devices.gpu, state, start, attributed.end, parts)
     exposed = exposed_communication(attributed, devices.gpu, np.arange(size), parts)
@@ -323,7 +324,7 @@ def _of_processes(
 ) -> dict[int, dict[str, int]]:
     """Return the states of each process of several with work on a GPU, of which ``rows`` are the activities."""
     work = attributed.capture.activities
-    process, start = (frames.ints(work, c)[rows] for c in ("process", "start"))
+    process, start = work.process[rows], work.start[rows]
     users, result = np.unique(process).tolist(), {}
     for user in users if len(users) > 1 else ():
         own = np.where(process == user, state[rows], len(STATES))
@@ -338,7 +339,7 @@ def states_of_work(attributed: AttributedCapture) -> Ints:
     activities = attributed.capture.activities
     state = np.zeros(len(activities), np.int64)
     for kind, name in ((frames.MEMCPY, COPY), (frames.MEMSET, OTHER), (frames.GRAPH, GRAPH)):
-        state[frames.is_kind(activities, kind)] = STATES.index(name)
+        state[activities.kind.among(kind)] = STATES.index(name)
     state[is_communication(attributed)] = STATES.index(COMMUNICATION)
     return state
 
@@ -374,7 +375,7 @@ def exposed_communication(
     rows = np.flatnonzero(is_communication(attributed) & attributed.counted)
     if not len(rows):
         return np.zeros(len(parts), np.int64)
-    start = frames.ints(attributed.capture.activities, "start")[rows]
+    start = attributed.capture.activities.start[rows]
     owner, start, end = within_parts(unions(group[rows], start, attributed.end[rows]), parts)
     hidden = running(attributed, KERNELS).within(gpu[owner], start, end)
     return sums(owner, end - start - hidden, len(parts))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.core.groups import Floats, counts, highest, lowest, quantiles, texts
+from bridge.analyze.core.groups import Floats, counts, highest, lowest, quantiles
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -41,13 +41,12 @@ class Frames:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Frames:
         """Find the frames of a report, in the selected time."""
-        ranges, category = attributed.capture.ranges, attributed.capture.ranges["category"]
-        is_frame = np.array([*(name == CATEGORY for name in category.cat.categories), False])
-        row = np.flatnonzero(is_frame[frames.codes(category)] & attributed.counted_ranges)
-        keys = [frames.ints(ranges, c)[row] for c in ("report", "process")]
-        keys += [frames.codes(ranges[c])[row] for c in ("domain_name", "name")]
+        ranges, category = attributed.capture.ranges, attributed.capture.ranges.category
+        row = np.flatnonzero(category.among(CATEGORY) & attributed.counted_ranges)
+        keys = [ranges.report[row], ranges.process[row]]
+        keys += [ranges[c].codes[row] for c in ("domain_name", "name")]
         series, _ = number_groups(*keys)
-        start = frames.ints(ranges, "start")[row]
+        start = ranges.start[row]
         order = order_by(series, start)
         row, series, start = row[order], series[order], start[order]
         is_first = np.append(True, series[1:] != series[:-1])[: len(series)]
@@ -70,7 +69,7 @@ def by_frame(attributed: AttributedCapture) -> pd.DataFrame:
     """
     found, ranges = Frames.of(attributed), attributed.capture.ranges
     groups, row, series = len(found.first), found.row, found.series
-    start, end = (frames.ints(ranges, c)[row] for c in ("start", "end"))
+    start, end = ranges.start[row], ranges.end[row]
     length = np.maximum(end - start, 0)
     number = counts(series, groups)
     begun = highest(series, start, groups) - lowest(series, start, groups)
@@ -79,11 +78,11 @@ def by_frame(attributed: AttributedCapture) -> pd.DataFrame:
     first = row[found.first]
     return pd.DataFrame(
         {
-            "frame": _names(ranges["name"], first),
-            "domain": _names(ranges["domain_name"], first),
-            "pid": frames.pid(frames.ints(ranges, "process")[first]),
+            "frame": ranges.name[first].to_numpy(),
+            "domain": ranges.domain_name[first].to_numpy(),
+            "pid": frames.pid(ranges.process[first]),
             "frames": number,
-            "open": counts(series[ranges["open"].to_numpy()[row]], groups),
+            "open": counts(series[ranges.open[row]], groups),
             "frames_per_s": np.where(
                 begun > 0, (number - 1) * NS_PER_S / np.maximum(begun, 1), UNKNOWN
             ),
@@ -93,8 +92,3 @@ def by_frame(attributed: AttributedCapture) -> pd.DataFrame:
             "max_ns": highest(series, length, groups),
         }
     )
-
-
-def _names(column: pd.Series, rows: Ints) -> np.ndarray:
-    named: np.ndarray = texts([*column.cat.categories, ""])[frames.codes(column)[rows]]
-    return named

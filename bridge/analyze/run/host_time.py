@@ -15,6 +15,7 @@ from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
 from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
 
@@ -84,7 +85,7 @@ class Calls:
 
     def at(self, time: Ints) -> Ints:
         """Return the row of the call that is open at each instant, NONE for none."""
-        return np.append(self.row, NONE)[_interval_at(time, self.start, self.end)]
+        return lookup(self.row, _interval_at(time, self.start, self.end))
 
 
 class MainThread(NamedTuple):
@@ -102,7 +103,8 @@ def main_thread(attributed: AttributedCapture) -> MainThread:
     Of threads with as many the one with the lower id counts.
     """
     calls, ranges = attributed.capture.launches, attributed.capture.ranges
-    stack, table = attributed.attribution.stack, calls
+    table: frames.HostEvents = calls
+    stack = attributed.attribution.stack
     rows = np.arange(len(calls))
     if not len(stack):
         nesting = attributed.attribution.nesting
@@ -111,10 +113,10 @@ def main_thread(attributed: AttributedCapture) -> MainThread:
     if not len(stack):
         return MainThread(NONE, 0, NONE)
     used, first, count = np.unique(stack, return_index=True, return_counts=True)
-    thread = frames.ints(table, "thread")[rows[first]]
+    thread = table.thread[rows[first]]
     most = np.lexsort((thread, -count))[0]
     row = rows[first[most]]
-    report, process = (int(frames.ints(table, column)[row]) for column in ("report", "process"))
+    report, process = (int(table[column][row]) for column in ("report", "process"))
     return MainThread(int(used[most]), report, process)
 
 
@@ -125,9 +127,7 @@ def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
     launches, system = attributed.capture.launches, attributed.capture.system_calls
     own = np.flatnonzero(nesting.stack == stack)
     api = _outer_calls(attributed.attribution.stack == stack, launches, call_ends(attributed))
-    of_system = _outer_calls(
-        stacks_of(attributed, system) == stack, system, frames.ints(system, "end")
-    )
+    of_system = _outer_calls(stacks_of(attributed, system) == stack, system, system.end)
     of_libraries = _library_ranges(attributed, stack)
     own_times = sorted(clocks.in_report(part, report) for part in parts)
     bounds = np.array(own_times, np.int64).reshape(-1, 2)
@@ -139,9 +139,9 @@ def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
     begin, length = edges[inside], np.diff(edges)[inside]
     part, in_range = place[inside], _range_at(attributed, stack, begin, of_libraries)
     in_api, in_system = api.at(begin), of_system.at(begin)
-    api_names, system_names = launches["name"].cat.categories, system["name"].cat.categories
-    of_api = np.append(frames.codes(launches["name"]), NONE)[in_api]
-    of_os = np.append(frames.codes(system["name"]) + len(api_names), NONE)[in_system]
+    api_names, system_names = launches.name.texts, system.name.texts
+    of_api = lookup(launches.name.codes, in_api)
+    of_os = lookup(system.name.codes + len(api_names), in_system)
     alive = _lifetime(attributed, report)
     kind = np.select(
         [in_api != NONE, in_system != NONE, begin < alive.start, begin >= alive.end],
@@ -156,7 +156,7 @@ def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
         kind[first],
         call[first],
         sums(group, length, len(first)),
-        (*attributed.ops, *attributed.capture.ranges["name"].cat.categories),
+        (*attributed.ops, *attributed.capture.ranges.name.texts),
         (*api_names, *system_names),
     )
 
@@ -174,15 +174,15 @@ def _range_at(attributed: AttributedCapture, stack: int, time: Ints, of_librarie
     """Return the range of a library that a thread is in at each instant, else the op; codes of `HostTime.ranges`."""
     nesting = attributed.attribution.nesting
     node = nesting.innermost(np.full(len(time), stack), time)
-    node[np.append(nesting.stack, NONE)[node] != stack] = NONE  # a range that adopts the thread
-    op = np.append(attributed.node_op, NONE)[node]
+    node[lookup(nesting.stack, node) != stack] = NONE  # a range that adopts the thread
+    op = lookup(attributed.node_op, node)
     row = of_libraries.at(time)
-    name = np.append(frames.codes(attributed.capture.ranges["name"]), NONE)[row]
+    name = lookup(attributed.capture.ranges.name.codes, row)
     return np.where(row == NONE, op, name + len(attributed.ops))
 
 
-def _outer_calls(of_thread: np.ndarray, table: pd.DataFrame, end: Ints) -> Calls:
-    start = frames.ints(table, "start")
+def _outer_calls(of_thread: np.ndarray, table: frames.HostEvents, end: Ints) -> Calls:
+    start = table.start
     rows = outer_calls(np.where(of_thread, 0, NONE), start, end)
     return Calls(rows, start[rows], end[rows])
 
@@ -190,13 +190,13 @@ def _outer_calls(of_thread: np.ndarray, table: pd.DataFrame, end: Ints) -> Calls
 def _library_ranges(attributed: AttributedCapture, stack: int) -> Calls:
     """Return the outermost ranges of libraries, such as those of MPI, on a thread."""
     ranges = attributed.capture.ranges
-    is_call = frames.is_kind(ranges, frames.PUSH_POP) & (attributed.op == NONE)
+    is_call = ranges.kind.among(frames.PUSH_POP) & (attributed.op == NONE)
     of_thread = stacks_of(attributed, ranges) == stack
-    return _outer_calls(of_thread & is_call, ranges, frames.ints(ranges, "end"))
+    return _outer_calls(of_thread & is_call, ranges, ranges.end)
 
 
 def _interval_at(time: Ints, start: Ints, end: Ints) -> Ints:
     """Return which of some intervals, in order and apart, holds each instant; NONE for none."""
     place = np.searchsorted(start, time, side="right") - 1
-    is_inside = (place >= 0) & (time < np.append(end, 0)[place])
+    is_inside = (place >= 0) & (time < lookup(end, place, 0))
     return np.where(is_inside, place, NONE)

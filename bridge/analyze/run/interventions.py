@@ -14,6 +14,7 @@ import numpy as np
 from bridge.analyze.run.critical.order import NULL, stream_kinds
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import Run
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, search_groups
 from bridge.join.forest import nearest
 
@@ -63,7 +64,7 @@ def faster_code(points: Ints, factor: float = 0.0) -> Change:
 
 def call_points(run: Run, calls: Flags) -> Ints:
     """Return the points within some API calls."""
-    return run.hosts + np.flatnonzero(np.append(calls, False)[run.host.call])
+    return run.hosts + np.flatnonzero(lookup(calls, run.host.call, False))
 
 
 def without_calls(run: Run, calls: Flags) -> Change:
@@ -91,8 +92,8 @@ def _launched_next(run: Run, calls: Flags) -> Ints:
     place = search_groups(
         stack[issuing], work.call_start[issuing], stack[rows], work.call_end[rows], side="left"
     )
-    following = np.append(issuing, NONE)[place]
-    following = following[(following != NONE) & (np.append(stack, NONE)[following] == stack[rows])]
+    following = lookup(issuing, place)
+    following = following[(following != NONE) & (lookup(stack, following) == stack[rows])]
     is_next = np.zeros(len(stack) + 1, bool)
     is_next[following] = True
     places = np.flatnonzero(is_next[work.launch])
@@ -103,7 +104,7 @@ def _launched_next(run: Run, calls: Flags) -> Ints:
 
 def system_points(run: Run, calls: Flags) -> Ints:
     """Return the points within some calls of the operating system, rows of `system_calls`."""
-    in_call = np.append(calls, False)[run.host.system] & (run.host.call == NONE)
+    in_call = lookup(calls, run.host.system, False) & (run.host.call == NONE)
     return run.hosts + np.flatnonzero(in_call)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest, sums
 from bridge.analyze.run.account import RunClocks, runs
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.loops import Loop
@@ -121,8 +120,8 @@ class Times:
         """Return the times as recorded, with the offset of the clock of each report."""
         steps, activities = attributed.iterations, attributed.capture.activities
         offset = RunClocks.of(attributed).offset
-        of_step, of_work = offset[steps.report], offset[frames.ints(activities, "report")]
-        start = frames.ints(activities, "start")
+        of_step, of_work = offset[steps.report], offset[activities.report]
+        start = activities.start
         if not offset.any():  # as in nearly every capture
             return cls(steps.start, steps.end, start, attributed.end)
         times = steps.start + of_step, steps.end + of_step

@@ -24,7 +24,8 @@ from bridge.analyze.run.parts import (
     is_warm_up,
 )
 from bridge.importers import frames
-from bridge.importers.frames import key_codes
+from bridge.importers.arrays import lookup
+from bridge.importers.frames import Names, key_codes
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.loops import common_name
@@ -52,7 +53,7 @@ def all_steps(attributed: AttributedCapture) -> pd.DataFrame:
     steps, walls = attributed.iterations, Walls.of(attributed)
     step, size = attributed.activity_iteration, len(attributed.iterations)
     has_step = np.flatnonzero((step != NONE) & attributed.counted)
-    start, first = attributed.capture.activities["start"].to_numpy(), first_work(attributed)
+    start, first = attributed.capture.activities.start, first_work(attributed)
     change, state = judge_steps(attributed, walls.length)
     within, between = breakdown(attributed, (walls.start, walls.end), (walls.before, walls.start))
     return pd.DataFrame(
@@ -82,8 +83,8 @@ def all_steps(attributed: AttributedCapture) -> pd.DataFrame:
 def _process_columns(attributed: AttributedCapture) -> dict[str, Ints | np.ndarray]:
     """Return the columns of the process of each step, and of the file if there are several."""
     steps, processes = attributed.iterations, attributed.capture.processes
-    keys = zip(processes["report"].tolist(), processes["process"].tolist(), strict=True)
-    names = dict(zip(keys, processes["name"].astype(str).tolist(), strict=True))
+    keys = zip(processes.report.tolist(), processes.process.tolist(), strict=True)
+    names = dict(zip(keys, processes.name, strict=True))
     keys_of_steps = zip(steps.report.tolist(), steps.process.tolist(), strict=True)
     result: dict[str, Ints | np.ndarray] = {
         "pid": frames.pid(steps.process),
@@ -97,24 +98,22 @@ def names_of_steps(attributed: AttributedCapture) -> tuple[np.ndarray, np.ndarra
     """Return the name of each step, and that of its loop; no two loops have one name."""
     steps, ranges = attributed.iterations, attributed.capture.ranges
     begins = _texts_of(attributed.activity_name, steps.first)
-    name = np.where(steps.range == NONE, begins, _texts_of(ranges["name"], steps.range))
+    name = np.where(steps.range == NONE, begins, _texts_of(ranges.name, steps.range))
     used: Counter[str] = Counter()
     loops = []
     for at in range(len(attributed.loops.iterations)):  # one iteration per loop
         own = np.flatnonzero(steps.loop == at)
         ranges_of_loop = steps.range[own][steps.range[own] != NONE]
         is_named = steps.found_by[own[0]] == RANGE and len(ranges_of_loop)
-        text = common_name(ranges["name"], ranges_of_loop) if is_named else str(name[own[0]])
+        text = common_name(ranges.name, ranges_of_loop) if is_named else name[own[0]]
         used[text] += 1
         loops.append(text if used[text] == 1 else f"{text} ({used[text]})")
     return name, texts(loops)[steps.loop]
 
 
-def _texts_of(column: pd.Series, rows: Ints) -> np.ndarray:
-    """Return the texts of a categorical in rows, "" for NONE."""
-    code = np.append(frames.codes(column), NONE)[rows]
-    result: np.ndarray = texts([*column.cat.categories, ""])[code]
-    return result
+def _texts_of(column: Names, rows: Ints) -> np.ndarray:
+    """Return the texts of a column in rows, "" for NONE."""
+    return Names(lookup(column.codes, rows), column.texts).to_numpy()
 
 
 def is_counted(attributed: AttributedCapture) -> Flags:
@@ -124,7 +123,7 @@ def is_counted(attributed: AttributedCapture) -> Flags:
         return np.ones(len(steps), bool)
     step = attributed.activity_iteration[attributed.accounted]
     has_work = counts(step[step != NONE], len(steps)) > 0
-    is_selected: Flags = np.append(attributed.selection.ranges, False)[steps.range]
+    is_selected: Flags = lookup(attributed.selection.ranges, steps.range, False)
     return is_selected | has_work
 
 
@@ -181,9 +180,9 @@ def _loose_work_ends(attributed: AttributedCapture, step: Ints, firsts: list[int
     """
     activities, steps = attributed.capture.activities, attributed.iterations
     in_steps, outside = np.flatnonzero(step != NONE), np.flatnonzero(step == NONE)
-    start, end = frames.ints(activities, "start"), attributed.end[outside]
+    start, end = activities.start, attributed.end[outside]
     work_start = lowest(step[in_steps], start[in_steps], len(steps), empty=NEVER)
-    report, process = (frames.ints(activities, key)[outside] for key in ("report", "process"))
+    report, process = activities.report[outside], activities.process[outside]
     result = []
     for first in firsts:  # one iteration per process
         is_of_process = (report == steps.report[first]) & (process == steps.process[first])
@@ -250,13 +249,13 @@ def _by_process(attributed: AttributedCapture) -> Iterator[tuple[tuple[int, int]
     """Yield the positions of each process's steps, and the intervals of all roles but the last."""
     steps, capture = attributed.iterations, attributed.capture
     tables = (capture.activities, capture.launches, capture.ranges)
-    keys = [[frames.ints(table, c) for c in ("report", "process")] for table in tables]
+    keys = [[table.report, table.process] for table in tables]
     code_of_step, *codes = key_codes((steps.report, steps.process), *keys)
     rows = [_rows_by_code(code) for code in codes]
     device = _device_roles(attributed)
     loads_data = is_data_loading(attributed)[attributed.op]
-    is_pushed = frames.is_kind(capture.ranges, frames.PUSH_POP)
-    start, end = frames.ints(capture.activities, "start"), attributed.end
+    is_pushed = capture.ranges.kind.among(frames.PUSH_POP)
+    start, end = capture.activities.start, attributed.end
     none = np.empty(0, np.int64)
     for first, last in steps.by_process():
         work, calls, ranges = (by_code.get(int(code_of_step[first]), none) for by_code in rows)
@@ -279,11 +278,11 @@ def _by_process(attributed: AttributedCapture) -> Iterator[tuple[tuple[int, int]
 
 def _device_roles(attributed: AttributedCapture) -> list[Flags]:
     activities, communicates = attributed.capture.activities, is_communication(attributed)
-    memcpys, memsets = (frames.is_kind(activities, kind) for kind in (frames.MEMCPY, frames.MEMSET))
+    memcpys, memsets = (activities.kind.among(kind) for kind in (frames.MEMCPY, frames.MEMSET))
     return [~memcpys & ~memsets & ~communicates, memcpys, memsets, communicates]
 
 
-def _encloses_step(ranges: pd.DataFrame, rows: Ints, start: Ints, end: Ints) -> Flags:
+def _encloses_step(ranges: frames.Ranges, rows: Ints, start: Ints, end: Ints) -> Flags:
     """Return whether each range encloses a whole step, as such a range does not tell what ran."""
     starts, ends = _times(ranges, rows)
     following = np.searchsorted(start, starts, side="left")
@@ -291,8 +290,8 @@ def _encloses_step(ranges: pd.DataFrame, rows: Ints, start: Ints, end: Ints) -> 
     return result
 
 
-def _times(table: pd.DataFrame, rows: Ints) -> Intervals:
-    return frames.ints(table, "start")[rows], frames.ints(table, "end")[rows]
+def _times(table: frames.HostEvents, rows: Ints) -> Intervals:
+    return table.start[rows], table.end[rows]
 
 
 def _rows_by_code(code: Ints) -> dict[int, Ints]:

@@ -6,11 +6,10 @@ All changes that are asked for are made in one draft of the graph of the run, wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core.filters import wildcard_pattern
@@ -30,7 +29,6 @@ from bridge.analyze.run.interventions import (
     work_places,
 )
 from bridge.analyze.run.parts import Times, first_work_at, iteration_times
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import nearest
@@ -187,7 +185,7 @@ class _Changes:
         run, capture = self.run, self.run.work.attributed.capture
         matches = wildcard_pattern(name).fullmatch
         api, system = (
-            _named(table["name"], matches) for table in (capture.launches, capture.system_calls)
+            table.name.matching(matches) for table in (capture.launches, capture.system_calls)
         )
         if not (api.any() or system.any()):
             raise ValueError(self._no_call(name))
@@ -200,9 +198,9 @@ class _Changes:
             draft.cut(points)
 
         self.edits.append(change)
-        time = (call_ends(run.work.attributed) - frames.ints(capture.launches, "start"))[api].sum()
+        time = (call_ends(run.work.attributed) - capture.launches.start)[api].sum()
         calls = capture.system_calls
-        time += (frames.ints(calls, "end") - frames.ints(calls, "start"))[system].sum()
+        time += (calls.end - calls.start)[system].sum()
         return Changed(WITHOUT, name, 0.0, int(api.sum() + system.sum()), int(time))
 
     def _no_call(self, name: str) -> str:
@@ -210,7 +208,7 @@ class _Changes:
         if name in attributed.ops:
             return f"no call {name!r}, but an op: --op {name!r} --faster 100% is the run without it"
         tables = attributed.capture.launches, attributed.capture.system_calls
-        known = [name for table in tables for name in _used(table["name"])]
+        known = [name for table in tables for name in table.name.used]
         return _no_such("call", name, known, "bridge report REPORT --by api")
 
     def hide(self, name: str) -> Changed:
@@ -220,12 +218,12 @@ class _Changes:
         if name.lower() in COMMUNICATION:
             rows = is_communication(attributed)
         else:
-            rows = _named(named, wildcard_pattern(name).fullmatch)
-            rows |= _named(attributed.capture.activities["name"], wildcard_pattern(name).fullmatch)
+            rows = named.matching(wildcard_pattern(name).fullmatch)
+            rows |= attributed.capture.activities.name.matching(wildcard_pattern(name).fullmatch)
         if not rows.any():
             if name.lower() in COMMUNICATION:
                 raise ValueError("no communication in the report")
-            known = [COMMUNICATION[0], *_used(named)]
+            known = [COMMUNICATION[0], *named.used]
             by_kernel = "bridge report REPORT --by kernel"
             raise ValueError(_no_such("kernel or copy", name, known, by_kernel))
         self.edits.append(hidden(self.run, rows))
@@ -239,8 +237,8 @@ class _Changes:
 def _first_calls(attributed: AttributedCapture) -> Flags:
     """Return whether each API call is the first of its process: CUDA begins in it, whichever call it is."""
     calls = attributed.capture.launches
-    process, _ = number_groups(frames.ints(calls, "report"), frames.ints(calls, "process"))
-    order = order_by(process, frames.ints(calls, "start"))
+    process, _ = number_groups(calls.report, calls.process)
+    order = order_by(process, calls.start)
     result = np.zeros(len(calls), bool)
     result[order[run_edges(process[order])[:-1]]] = True
     return result
@@ -253,18 +251,6 @@ def _no_such(what: str, name: str, known: Sequence[str], listed_by: str) -> str:
         return unknown_name(what, name, known, listed_by)
     several = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
     return f"no {what} {name!r}; '*{name}*' is {parts[0]}{several}"
-
-
-def _named(column: pd.Series, matches: Callable[[str], object]) -> Flags:
-    """Return whether each row of a column of names matches."""
-    known = np.array([*(bool(matches(str(name))) for name in column.cat.categories), False])
-    flags: Flags = known[frames.codes(column)]
-    return flags
-
-
-def _used(column: pd.Series) -> list[str]:
-    used = np.unique(frames.codes(column))
-    return [str(column.cat.categories[code]) for code in used[used != NONE].tolist()]
 
 
 def _within(run: Run, change: Change) -> Change:

@@ -66,7 +66,8 @@ class Groups:
 
     def ints(self, column: str) -> Ints:
         """Return an integer column of the activities."""
-        return frames.ints(self.attributed.capture.activities, column)[self.rows]
+        result: Ints = self.attributed.capture.activities[column][self.rows]
+        return result
 
 
 def _sums(groups: Groups) -> Columns:
@@ -230,7 +231,7 @@ def by_kernel(
     """Return one row per kernel name; ``share`` is relative to the time of all kernels."""
     rows = _rows_of_kinds(attributed, frames.KERNEL)
     name, names = name_codes(attributed, kernel_names, rows)
-    is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)
+    is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)
     whole = int(attributed.duration[is_kernel & attributed.accounted].sum())
     groups = Groups(attributed, len(names), rows, name, whole)
     return pd.DataFrame({"kernel": texts(names), **groups.columns(columns)})
@@ -251,7 +252,7 @@ def by_memcpy(
     rows = _rows_of_kinds(attributed, frames.MEMCPY, frames.MEMSET)
     name, names = name_codes(attributed, "short", rows)
     kinds = {
-        end: frames.ints(attributed.capture.activities, f"{end}_kind")[rows]
+        end: attributed.capture.activities[f"{end}_kind"][rows]
         for end in (ENDS if memory_kinds else ())
     }
     group, first = number_groups(name, *kinds.values())
@@ -359,6 +360,4 @@ def _folded(
 
 def _rows_of_kinds(attributed: AttributedCapture, *kinds: str) -> Ints:
     """Return the counted activities of these kinds."""
-    return np.flatnonzero(
-        frames.is_kind(attributed.capture.activities, *kinds) & attributed.counted
-    )
+    return np.flatnonzero(attributed.capture.activities.kind.among(*kinds) & attributed.counted)

@@ -34,7 +34,7 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
     used_devices, position = np.unique(devices.gpu[counted], return_inverse=True)
     rows, size = np.flatnonzero(counted), len(used_devices)
     activities = attributed.capture.activities
-    start, end = frames.ints(activities, "start")[rows], attributed.end[rows]
+    start, end = activities.start[rows], attributed.end[rows]
     total = sums(position, attributed.duration[rows], size)
     running_ns = running(attributed, counted=True).total(len(devices.names))[used_devices]
     accounts = {gpu.device: gpu for run in runs(attributed) for gpu in run.gpus}
@@ -69,7 +69,7 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
                 attributed, rows, position, size, "report", "process", "context", "stream"
             ),
             "activities": counts(position, size),
-            "kernels": counts(position[frames.is_kind(activities, frames.KERNEL)[rows]], size),
+            "kernels": counts(position[activities.kind.among(frames.KERNEL)[rows]], size),
             "gpu_ns": total,
             "run_ns": length,
             "busy_ns": busy,
@@ -93,7 +93,7 @@ def _distinct_counts(
     attributed: AttributedCapture, rows: Ints, device: Ints, size: int, *columns: str
 ) -> Ints:
     """Return the number of distinct values of some columns per GPU."""
-    keys = [frames.ints(attributed.capture.activities, c) for c in columns]
+    keys = [attributed.capture.activities[c] for c in columns]
     code = key_codes(keys)[0][rows]
     pairs = np.unique(device * (int(code.max(initial=0)) + 1) + code)
     return counts(pairs // (int(code.max(initial=0)) + 1), size)

@@ -27,6 +27,7 @@ from bridge.analyze.core.source_lines import NO_CALL, REASONS, source_lines
 from bridge.analyze.run.ranks.members import Member, Ranks
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -81,7 +82,7 @@ def range_events(attributed: AttributedCapture, rows: Ints) -> Events:
     ranges = attributed.capture.ranges
     node = attributed.attribution.nesting.first_nodes(len(ranges))[rows]
     none = np.full(len(rows), NONE)
-    return Events(rows, node, none, none, lambda c: frames.ints(ranges, c)[rows])
+    return Events(rows, node, none, none, lambda c: ranges[c][rows])
 
 
 def node_events(attributed: AttributedCapture) -> Events:
@@ -89,7 +90,7 @@ def node_events(attributed: AttributedCapture) -> Events:
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     none = np.full(len(nesting), NONE)
     nodes = np.arange(len(nesting))
-    return Events(nesting.range, nodes, none, none, lambda c: frames.ints(ranges, c)[nesting.range])
+    return Events(nesting.range, nodes, none, none, lambda c: ranges[c][nesting.range])
 
 
 def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
@@ -99,12 +100,13 @@ def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
     launch = attributed.attribution.launch[rows]
 
     def column(name: str) -> Ints:
+        own: Ints = activities[name][rows] if name != "thread" else launch
         if name in {"report", "process"}:
-            return frames.ints(activities, name)[rows]
-        launch_value = np.append(frames.ints(launches, name), NONE)[launch]
+            return own
+        launch_value: Ints = lookup(launches[name], launch)
         if name == "thread":
             return launch_value
-        return np.where(launch == NONE, frames.ints(activities, name)[rows], launch_value)
+        return np.where(launch == NONE, own, launch_value)
 
     attribution = attributed.attribution
     return Events(attribution.range[rows], attribution.node[rows], launch, rows, column)
@@ -113,9 +115,9 @@ def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
 def launch_events(attributed: AttributedCapture, rows: Ints) -> Events:
     """Return the API calls of these rows as events."""
     launches, node = attributed.capture.launches, attributed.launch_node[rows]
-    range_row = np.append(attributed.attribution.nesting.range, NONE)[node]
+    range_row = lookup(attributed.attribution.nesting.range, node)
     none = np.full(len(rows), NONE)
-    return Events(range_row, node, rows, none, lambda c: frames.ints(launches, c)[rows])
+    return Events(range_row, node, rows, none, lambda c: launches[c][rows])
 
 
 # -- Codes of events by one dimension or by several
@@ -211,17 +213,17 @@ def step(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCo
 def phase(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     """Code events by the phase open in their process; of several, the one that began last."""
     ranges = attributed.capture.ranges
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
-    keys = [[frames.ints(ranges, c)[rows] for c in ("report", "process")]]
+    rows = np.flatnonzero(ranges.kind.among(frames.START_END))
+    keys = [[ranges.report[rows], ranges.process[rows]]]
     stack, *stacks = key_codes(*keys, *([e.report, e.process] for e in events))
-    start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
+    start, end = ranges.start[rows], ranges.end[rows]
     nesting = Nesting.of(stack, start, end, rows)
-    names = ranges["name"]
-    code = frames.codes(names)[nesting.range]
+    names = ranges.name
+    code = names.codes[nesting.range]
     nodes = [
         nesting.innermost(stack_of, e.time) for stack_of, e in zip(stacks, events, strict=True)
     ]
-    return DimensionCodes.of_rows("phase", code, names.cat.categories, nodes, none=NO_PHASE)
+    return DimensionCodes.of_rows("phase", code, names.texts, nodes, none=NO_PHASE)
 
 
 def thread(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
@@ -289,7 +291,7 @@ def device(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
 def stream(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     """Code activities by stream; each process, context and GPU has streams of its own."""
     activities, devices = attributed.capture.activities, Devices.of_report(attributed)
-    columns = [devices.gpu, *(frames.ints(activities, c) for c in ("process", "context", "stream"))]
+    columns = [devices.gpu, activities.process, activities.context, activities.stream]
     keys = [[column[e.activity] for column in columns] for e in events]
     codes, (gpu, owner, context, stream_id) = DimensionCodes.of_keys(keys)
     names = texts(devices.names)[gpu]
@@ -299,7 +301,7 @@ def stream(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
 
 def geometry(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     """Code activities by launch geometry: grid, block, registers per thread, shared memory."""
-    *sizes, static, dynamic = (frames.ints(attributed.capture.activities, c) for c in GEOMETRY)
+    *sizes, static, dynamic = (attributed.capture.activities[c] for c in GEOMETRY)
     known = (static != NONE) | (dynamic != NONE)
     shared_bytes = np.where(known, np.maximum(static, 0) + np.maximum(dynamic, 0), NONE)
     keys = [[column[e.activity] for column in (*sizes, shared_bytes)] for e in events]
@@ -322,9 +324,9 @@ def _names_of(
     attributed: AttributedCapture, table: str, column: str, report: Ints, ids: Ints
 ) -> np.ndarray:
     """Return the names of threads or processes, '' if unknown."""
-    table_frame = getattr(attributed.capture, table)
-    keys = zip(table_frame["report"].tolist(), table_frame[column].tolist(), strict=True)
-    names = dict(zip(keys, table_frame["name"].astype(str).tolist(), strict=True))
+    frame = getattr(attributed.capture, table)
+    keys = zip(frame.report.tolist(), frame[column].tolist(), strict=True)
+    names = dict(zip(keys, frame.name, strict=True))
     requested = zip(report.tolist(), ids.tolist(), strict=True)
     return texts(names.get(key, "") for key in requested)
 
@@ -352,7 +354,7 @@ def _path(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionC
     text_code, distinct = unique_names(
         np.arange(len(names) + len(attributed.ops)), [*names, *attributed.ops]
     )
-    range_code = np.append(text_code[len(names) :], NONE)[attributed.op]
+    range_code = lookup(text_code[len(names) :], attributed.op)
     return _by_node(events, "path", text_code[code], range_code, distinct)
 
 
@@ -366,9 +368,8 @@ def _custom_op(attributed: AttributedCapture, events: Sequence[Events]) -> Dimen
 
     The parts of ``Op`` are ``Op::pure_python``, its own code, and ``Op::aten::add``, an op in it.
     """
-    nesting, category = attributed.attribution.nesting, attributed.capture.ranges["category"]
-    is_named = np.array([*(name == CUSTOM_OP for name in category.cat.categories), False])
-    is_custom = is_named[frames.codes(category)][nesting.range]
+    nesting, category = attributed.attribution.nesting, attributed.capture.ranges.category
+    is_custom = category[nesting.range].among(CUSTOM_OP)
     owner = inherited(nesting, np.where(is_custom, np.arange(len(nesting)), NONE))
     rows = np.flatnonzero(owner != NONE)
     operator = attributed.node_op[owner[rows]]
@@ -386,7 +387,7 @@ def _custom_op(attributed: AttributedCapture, events: Sequence[Events]) -> Dimen
 def _module(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     modules = attributed.modules
     place = attributed.module_of_work
-    code = np.where(place == NONE, NONE, np.append(modules.path, NONE)[place])
+    code = np.where(place == NONE, NONE, lookup(modules.path, place))
     rows = [e.node for e in events]
     return DimensionCodes.of_rows("module", code, modules.paths, rows, none=NO_MODULE)
 
@@ -420,9 +421,9 @@ def _stack(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
 
 
 def _api(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
-    column = attributed.capture.launches["name"]
+    column = attributed.capture.launches.name
     rows = [e.launch for e in events]
-    return DimensionCodes.of_rows("api", frames.codes(column), column.cat.categories, rows, none="")
+    return DimensionCodes.of_rows("api", column.codes, column.texts, rows, none="")
 
 
 def _source(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
@@ -519,6 +520,6 @@ def _named(
 ) -> DimensionCodes:
     """Code activities of some kinds by their name; other activities are in no row."""
     activities, named = attributed.capture.activities, activity_names(attributed, kernel_names)
-    code = np.where(frames.is_kind(activities, *activity_kinds), frames.codes(named), NONE)
-    names = texts(named.cat.categories)
+    code = np.where(activities.kind.among(*activity_kinds), named.codes, NONE)
+    names = texts(named.texts)
     return DimensionCodes({label: names}, [code[e.activity] for e in events])

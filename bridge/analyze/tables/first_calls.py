@@ -11,7 +11,6 @@ import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, quantiles, sums, texts
 from bridge.analyze.tables.range_columns import first_slices
-from bridge.importers import frames
 from bridge.join.arrays import number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 
@@ -26,9 +25,9 @@ def by_first_call(attributed: AttributedCapture) -> pd.DataFrame:
     """
     ranges, firsts = attributed.capture.ranges, first_slices(attributed)
     listed = np.flatnonzero(attributed.listed_ranges)
-    length = np.maximum(frames.ints(ranges, "end") - frames.ints(ranges, "start"), 0)
+    length = np.maximum(ranges.end - ranges.start, 0)
     of_call = sums(attributed.call[listed], length[listed], len(firsts))
-    keys = [frames.ints(ranges, c)[firsts] for c in ("report", "process", "start")]
+    keys = [ranges.report[firsts], ranges.process[firsts], ranges.start[firsts]]
     op = attributed.op[firsts]
     order = order_by(op, *keys)
     op, report, process = op[order], keys[0][order], keys[1][order]

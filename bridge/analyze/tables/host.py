@@ -21,6 +21,7 @@ from bridge.analyze.core.groups import (
 from bridge.analyze.core.names import activity_names, file_names
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -39,17 +40,17 @@ def by_launch(attributed: AttributedCapture, kernel_names: str = "readable") -> 
     """
     activities, calls = attributed.capture.activities, attributed.capture.launches
     launch = attributed.attribution.launch
-    is_kernel = frames.is_kind(activities, frames.KERNEL)
+    is_kernel = activities.kind.among(frames.KERNEL)
     rows = np.flatnonzero(is_kernel & (launch != NONE) & attributed.counted)
     call = launch[rows]
     named = activity_names(attributed, kernel_names)
-    report, process, thread = (frames.ints(calls, c)[call] for c in ("report", "process", "thread"))
-    device = frames.ints(activities, "device")[rows]
-    api, kernel = frames.codes(calls["name"])[call], frames.codes(named)[rows]
+    report, process, thread = calls.report[call], calls.process[call], calls.thread[call]
+    device = activities.device[rows]
+    api, kernel = calls.name.codes[call], named.codes[rows]
     group, first = number_groups(report, process, thread, device, api, kernel)
     table: dict[str, object] = {
-        "kernel": texts([*named.cat.categories, ""])[kernel[first]],
-        "api": texts([*calls["name"].cat.categories, ""])[api[first]],
+        "kernel": texts([*named.texts, ""])[kernel[first]],
+        "api": texts([*calls.name.texts, ""])[api[first]],
         "pid": frames.pid(process[first]),
         "tid": thread[first] & frames.ID_BITS,
         "device": device[first],
@@ -57,8 +58,8 @@ def by_launch(attributed: AttributedCapture, kernel_names: str = "readable") -> 
     }
     if len(of_file := file_names(attributed.capture)) > 1:
         table = {"report": texts(of_file)[report[first]]} | table
-    call_start, call_end = frames.ints(calls, "start")[call], call_ends(attributed)[call]
-    kernel_start, kernel_end = frames.ints(activities, "start")[rows], attributed.end[rows]
+    call_start, call_end = calls.start[call], call_ends(attributed)[call]
+    kernel_start, kernel_end = activities.start[rows], attributed.end[rows]
     queued = kernel_start >= call_end
     all_rows = np.ones(len(rows), bool)
     for part, time, selected in (
@@ -99,11 +100,11 @@ def by_wait(attributed: AttributedCapture) -> pd.DataFrame:
     """
     waits = attributed.capture.waits
     rows = np.flatnonzero(attributed.counted_waits)
-    op = np.append(attributed.node_op, NONE)[attributed.wait_node[rows]]
-    kinds = list(waits["kind"].cat.categories)
-    pair, distinct = pd.factorize((op + 1) * len(kinds) + frames.codes(waits["kind"])[rows])
+    op = lookup(attributed.node_op, attributed.wait_node[rows])
+    kinds = list(waits.kind.texts)
+    pair, distinct = pd.factorize((op + 1) * len(kinds) + waits.kind.codes[rows])
     ops, kind = np.divmod(distinct, max(1, len(kinds)))
-    length = np.maximum(frames.ints(waits, "end") - frames.ints(waits, "start"), 0)[rows]
+    length = np.maximum(waits.end - waits.start, 0)[rows]
     return pd.DataFrame(
         {
             "op": texts([NO_OP, *attributed.ops])[ops],
@@ -124,23 +125,21 @@ def by_phase(attributed: AttributedCapture) -> pd.DataFrame:
     the union of the phases on the host; ``open`` counts the phases that never ended.
     """
     ranges = attributed.capture.ranges
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END) & attributed.counted_ranges)
-    name, name_codes = pd.factorize(frames.codes(ranges["name"])[rows])
+    rows = np.flatnonzero(ranges.kind.among(frames.START_END) & attributed.counted_ranges)
+    name, name_codes = pd.factorize(ranges.name.codes[rows])
     groups = len(name_codes)
     launched, range_process = _launched(attributed)
-    phases = _Intervals(
-        range_process[rows], *(frames.ints(ranges, c)[rows] for c in ("start", "end"))
-    )
+    phases = _Intervals(range_process[rows], ranges.start[rows], ranges.end[rows])
     group, row = _open_phases(name, phases, launched)
     activities = attributed.capture.activities
-    start, report = (frames.ints(activities, c)[row] for c in ("start", "report"))
+    start, report = activities.start[row], activities.report[row]
     gpu = sums(group, attributed.duration[row], groups)
-    is_kernel = frames.is_kind(activities, frames.KERNEL)[row]
+    is_kernel = activities.kind.among(frames.KERNEL)[row]
     return pd.DataFrame(
         {
-            "phase": texts(ranges["name"].cat.categories)[name_codes],
+            "phase": texts(ranges.name.texts)[name_codes],
             "ranges": counts(name, groups),
-            "open": counts(name[ranges["open"].to_numpy()[rows]], groups),
+            "open": counts(name[ranges.open[rows]], groups),
             "activities": counts(group, groups),
             "kernels": counts(group[is_kernel], groups),
             "gpu_ns": gpu,
@@ -174,11 +173,11 @@ def _launched(attributed: AttributedCapture) -> tuple[_Launched, Ints]:
     capture, launch = attributed.capture, attributed.attribution.launch
     rows = np.flatnonzero((launch != NONE) & attributed.accounted)
     keys = [
-        tuple(frames.ints(table, c) for c in ("report", "process"))
+        tuple(table[c] for c in ("report", "process"))
         for table in (capture.launches, capture.ranges)
     ]
     call_process, range_process = key_codes(*keys)
-    process, time = call_process[launch[rows]], frames.ints(capture.launches, "start")[launch[rows]]
+    process, time = call_process[launch[rows]], capture.launches.start[launch[rows]]
     order = order_by(process, time)
     return _Launched(rows[order], process[order], time[order]), range_process
 

@@ -24,9 +24,9 @@ from bridge.analyze.cost.metrics.values import (
     select_metrics,
 )
 from bridge.analyze.tables.dimensions import CODINGS, activity_events, combine, kernel
-from bridge.importers import frames
 from bridge.importers.capture import Capture
-from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.importers.ncu.metrics import RuleMessages
+from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
 DIMENSIONS_OF_VIEW = {"op": ("op",), "kernel": ("kernel",), "op-kernel": ("op", "kernel")}
@@ -215,17 +215,15 @@ def by_rule(attributed: AttributedCapture, kernel_names: str = "readable") -> pd
     ``text`` is that of the kernel that took longest.
     """
     activity, place = rule_results(attributed)
-    rules = attributed.capture.metrics.rules.iloc[place]
+    rules = attributed.capture.metrics.rules.take(place)
     code, names = name_codes(attributed, kernel_names, activity)
-    group, first = number_groups(code, *(frames.codes(rules[c]) for c in RULE_KEYS))
+    group, first = number_groups(code, *(rules[c].codes for c in RULE_KEYS))
     groups, time = len(first), attributed.duration[activity]
     longest = _longest(group, time)
-    speedup = rules["speedup"].to_numpy()
-    savings = np.where(
-        is_named(rules["scope"], KERNEL_SCOPE) & (speedup > 0), time * speedup / PERCENT, 0
-    )
+    speedup = rules.speedup
+    savings = np.where(rules.scope.among(KERNEL_SCOPE) & (speedup > 0), time * speedup / PERCENT, 0)
     columns = {
-        **{c: texts(rules[c].astype(object).iloc[longest]) for c in (*RULE_KEYS, "text")},
+        **{c: rules[c][longest].to_numpy() for c in (*RULE_KEYS, "text")},
         "kernel": texts(names[c] for c in code[longest].tolist()),
         "saves_ns": sums(group, savings.round().astype(np.int64), groups),
         "speedup": speedup[longest],
@@ -247,7 +245,7 @@ def _all_rule_results(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     """Return pairs of an activity and a row of rules: all results for its kernel."""
     metrics = attributed.capture.metrics
     rows = np.flatnonzero(attributed.counted & has_metrics(attributed.capture))
-    kernel_of_rule = frames.ints(metrics.rules, "kernel")  # ascending
+    kernel_of_rule = metrics.rules.kernel  # ascending
     first, end = (
         np.searchsorted(kernel_of_rule, metrics.of[rows], side) for side in ("left", "right")
     )
@@ -256,11 +254,11 @@ def _all_rule_results(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     return np.repeat(rows, size), np.repeat(first - offset, size) + np.arange(size.sum())
 
 
-def _best_estimates(rules: pd.DataFrame, activity: Ints, row: Ints) -> tuple[Ints, Ints]:
+def _best_estimates(rules: RuleMessages, activity: Ints, row: Ints) -> tuple[Ints, Ints]:
     """Return, of the results of a rule for a kernel, that with the largest estimate."""
-    keys = [frames.codes(rules[c])[row] for c in RULE_KEYS]
+    keys = [rules[c].codes[row] for c in RULE_KEYS]
     code, first = number_groups(activity, *keys)
-    best = np.lexsort((-rules["speedup"].to_numpy()[row], code))
+    best = np.lexsort((-rules.speedup[row], code))
     best = best[np.unique(code[best], return_index=True)[1]] if len(first) else best
     return activity[best], row[best]
 
@@ -269,12 +267,3 @@ def _longest(group: Ints, time: Ints) -> Ints:
     """Return the row of each group with the longest time, the first of several."""
     order = np.lexsort((-time, group))
     return order[np.unique(group[order], return_index=True)[1]]
-
-
-def is_named(column: pd.Series, name: str) -> Flags:
-    """Return whether each row of a column of names has this name."""
-    categories = list(column.cat.categories)
-    result: Flags = frames.codes(column) == (
-        categories.index(name) if name in categories else len(categories)
-    )
-    return result

@@ -44,7 +44,7 @@ class Work:
         """Find the node that each activity belongs to."""
         rows = np.flatnonzero(attributed.node != NONE)
         node, directions = attributed.node[rows], attributed.directions
-        is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
+        is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)[rows]
         return cls(
             node,
             attributed.forward_or_own_node[node],

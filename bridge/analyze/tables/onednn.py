@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.core.groups import Floats, counts, quantiles, ratio, sums, texts, times
-from bridge.importers import frames
-from bridge.importers.onednn import Log
+from bridge.importers.onednn import Events, Log
 from bridge.join.arrays import NONE, Ints, number_groups
 
 # -- FLOPs of a primitive, from the problem in the log
@@ -114,8 +113,8 @@ def totals(table: pd.DataFrame) -> Totals:
 
 def executed(log: Log, component: str) -> int:
     """Return how often primitives of a component ran."""
-    is_run = (log.events["component"] == component) & (log.events["operation"] == EXECUTED)
-    return int(is_run.sum())
+    events = log.events
+    return int((events.component.among(component) & events.operation.among(EXECUTED)).sum())
 
 
 def by_dimensions(log: Log, dimensions: Sequence[str], component: str) -> pd.DataFrame:
@@ -126,14 +125,14 @@ def by_dimensions(log: Log, dimensions: Sequence[str], component: str) -> pd.Dat
     creations and creation_ns, of primitives that were created or found in the cache, which a log
     has from level 2 on.
     """
-    events = log.events[(log.events["component"] == component).to_numpy()]
+    events = log.events.take(log.events.component.among(component))
     fields = [DIMENSIONS[name] for name in dimensions]
-    codes = [frames.codes(events[field]) for field in fields]
+    codes = [events[field].codes for field in fields]
     group, first = number_groups(*codes)
     table = pd.DataFrame(
         {
             **{
-                name: texts(events[field].cat.categories)[code[first]]
+                name: texts(events[field].texts)[code[first]]
                 for name, field, code in zip(dimensions, fields, codes, strict=True)
             },
             **_executed(events, group, len(first)),
@@ -145,10 +144,10 @@ def by_dimensions(log: Log, dimensions: Sequence[str], component: str) -> pd.Dat
     )
 
 
-def _executed(events: pd.DataFrame, group: Ints, groups: int) -> dict[str, Ints | Floats]:
-    is_executed = (events["operation"] == EXECUTED).to_numpy()
-    group, time = group[is_executed], frames.ints(events, "duration_ns")[is_executed]
-    flop = _flop(events[is_executed], group, groups)
+def _executed(events: Events, group: Ints, groups: int) -> dict[str, Ints | Floats]:
+    is_executed = events.operation.among(EXECUTED)
+    group, time = group[is_executed], events.duration_ns[is_executed]
+    flop = _flop(events.take(is_executed), group, groups)
     result = times(group, time, groups)
     total = np.asarray(result["total_ns"], np.int64)
     unknown = (flop == NONE) | (total == 0)
@@ -166,20 +165,20 @@ def _executed(events: pd.DataFrame, group: Ints, groups: int) -> dict[str, Ints 
     }
 
 
-def _created(events: pd.DataFrame, group: Ints, groups: int) -> dict[str, Ints]:
-    is_creation = (events["operation"] != EXECUTED).to_numpy()
-    time = frames.ints(events, "duration_ns")[is_creation]
+def _created(events: Events, group: Ints, groups: int) -> dict[str, Ints]:
+    is_creation = ~events.operation.among(EXECUTED)
+    time = events.duration_ns[is_creation]
     return {
         "creations": counts(group[is_creation], groups),
         "creation_ns": sums(group[is_creation], time, groups),
     }
 
 
-def _flop(events: pd.DataFrame, group: Ints, groups: int) -> Ints:
+def _flop(events: Events, group: Ints, groups: int) -> Ints:
     """Return the FLOPs of each group, NONE where those of one of its calls are unknown."""
-    primitive, problem = (frames.codes(events[name]) for name in ("primitive", "problem_desc"))
+    primitive, problem = (events[name].codes for name in ("primitive", "problem_desc"))
     code, first = number_groups(primitive, problem)
-    names, problems = (list(events[name].cat.categories) for name in ("primitive", "problem_desc"))
+    names, problems = (list(events[name].texts) for name in ("primitive", "problem_desc"))
     flops_of_code = [
         problem_flops(names[a], problems[b])
         for a, b in zip(primitive[first].tolist(), problem[first].tolist(), strict=True)

@@ -130,7 +130,7 @@ def _counts(groups: Groups) -> Columns:
     activities = groups.attributed.capture.activities
     result = {"activities": counts(group, groups.count)}
     for column, kind in KINDS.items():
-        result[column] = counts(group[frames.is_kind(activities, kind)[rows]], groups.count)
+        result[column] = counts(group[activities.kind.among(kind)[rows]], groups.count)
     return result
 
 
@@ -166,7 +166,7 @@ def _gpu_span(groups: Groups) -> Columns:
 
 def _gpu_intervals(groups: Groups) -> Columns:
     row, group = groups.under.pairs
-    start = frames.ints(groups.attributed.capture.activities, "start")[row]
+    start = groups.attributed.capture.activities.start[row]
     return statistics.intervals(group, start, groups.attributed.end[row], groups.count)
 
 
@@ -226,7 +226,7 @@ def first_slices(attributed: AttributedCapture) -> Ints:
     rows = np.flatnonzero(call != NONE)
     result = np.full(int(call.max(initial=NONE)) + 1, NONE)
     if len(rows) > len(result):
-        rows = rows[order_by(frames.ints(attributed.capture.ranges, "start")[rows])[::-1]]
+        rows = rows[order_by(attributed.capture.ranges.start[rows])[::-1]]
     result[call[rows]] = rows
     return result
 

@@ -11,7 +11,7 @@ from bridge.analyze.core.call_details import input_dtypes, input_shapes, output_
 from bridge.analyze.core.groups import texts
 from bridge.analyze.tables.range_columns import Groups, first_slices
 from bridge.analyze.tables.work_under import WorkUnder
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -35,11 +35,9 @@ def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.Da
         {
             "name": texts(attributed.ops)[attributed.op[rows]],
             "path": range_paths(attributed)[rows],
-            "start_ns": frames.ints(ranges, "start")[rows],
-            "duration_ns": np.maximum(frames.ints(ranges, "end") - frames.ints(ranges, "start"), 0)[
-                rows
-            ],
-            "thread": frames.ints(ranges, "thread")[rows],
+            "start_ns": ranges.start[rows],
+            "duration_ns": np.maximum(ranges.end - ranges.start, 0)[rows],
+            "thread": ranges.thread[rows],
             "gpu_start_ns": first[rows],
             "gpu_span_ns": (last - first)[rows],
             "gpu_busy_ns": under.busy()[rows],
@@ -54,9 +52,7 @@ def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.Da
 def range_paths(attributed: AttributedCapture) -> NDArray[np.object_]:
     """Return the path of each range; for a range cut in pieces, that of its first piece."""
     code, distinct = attributed.node_path
-    path_code = np.append(code, NONE)[
-        attributed.attribution.nesting.first_nodes(len(attributed.op))
-    ]
+    path_code = lookup(code, attributed.attribution.nesting.first_nodes(len(attributed.op)))
     paths: NDArray[np.object_] = texts([*distinct, ""])[path_code]
     no_length = (path_code == NONE) & (
         attributed.op != NONE
@@ -85,14 +81,12 @@ def by_call(attributed: AttributedCapture) -> pd.DataFrame:
         first_slices(attributed),
     )
     of_node = call[nesting.range]
-    groups = Groups(
-        attributed, len(firsts), call, of_node, np.append(of_node, NONE)[attributed.node]
-    )
+    groups = Groups(attributed, len(firsts), call, of_node, lookup(of_node, attributed.node))
     return pd.DataFrame(
         {
             "op": texts(attributed.ops)[attributed.op[firsts]],
             "path": range_paths(attributed)[firsts],
-            "start_ns": frames.ints(attributed.capture.ranges, "start")[firsts],
+            "start_ns": attributed.capture.ranges.start[firsts],
             **groups.columns(TIMES),
             "shape": _values(input_shapes(attributed), firsts),
             "output_shape": _values(output_shapes(attributed), firsts),

@@ -13,6 +13,7 @@ import pandas as pd
 
 from bridge.analyze.core.groups import ratio, sums, texts
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.range_texts import SEQ, numbers
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
@@ -44,15 +45,12 @@ def by_recompute(attributed: AttributedCapture) -> pd.DataFrame:
 def _roots(attributed: AttributedCapture) -> tuple[Flags, Flags]:
     """Return the outermost nodes that compute again, and those that evict."""
     capture, nesting = attributed.capture, attributed.attribution.nesting
-    name = frames.codes(capture.ranges["name"])[nesting.range]
-    names = [*capture.ranges["name"].cat.categories]
-    is_module, regenerates, evicts = (
-        np.array([*map(test, names), False], bool)[name]
-        for test in (lambda n: n.startswith(MODULE), REGENERATES.__contains__, EVICTS.__contains__)
-    )
+    name = capture.ranges.name[nesting.range]
+    is_module = name.matching(lambda text: text.startswith(MODULE))
+    regenerates, evicts = name.among(*REGENERATES), name.among(*EVICTS)
     parent = nesting.parent
-    within_backward = np.append(attributed.directions.backward, False)[parent]
-    seq = numbers(capture.texts, SEQ)[frames.ints(capture.ranges, "text")][nesting.range]
+    within_backward = lookup(attributed.directions.backward, parent, False)
+    seq = numbers(capture.texts, SEQ)[capture.ranges.text][nesting.range]
     again = within_backward & ~_named_backward(attributed) & ((seq != NONE) | is_module)
     again |= regenerates
     return again & ~_inside(attributed, again), evicts & ~_inside(attributed, evicts)
@@ -62,17 +60,15 @@ def _named_backward(attributed: AttributedCapture) -> Flags:
     """Return the nodes that are backward by their own names, and not only by those around them."""
     from bridge.join.grammar import parse
 
-    names = attributed.capture.ranges["name"]
-    is_named = np.array([*(parse(name).backward for name in names.cat.categories), False], bool)
-    result: Flags = is_named[frames.codes(names)][attributed.attribution.nesting.range]
-    return result
+    names = attributed.capture.ranges.name[attributed.attribution.nesting.range]
+    return names.matching(lambda name: parse(name).backward)
 
 
 def _inside(attributed: AttributedCapture, mask: Flags) -> Flags:
     """Return the nodes around which there is a node of the mask."""
     nesting = attributed.attribution.nesting
     below = inherited(nesting, np.where(mask, 1, NONE)) == 1
-    result: Flags = np.append(below, False)[nesting.parent]
+    result: Flags = lookup(below, nesting.parent, False)
     return result
 
 
@@ -85,9 +81,9 @@ def _rows(attributed: AttributedCapture, roots: Flags, kind: str) -> pd.DataFram
     group, distinct = pd.factorize(op[listed])
     of_op = np.full(len(attributed.ops) + 1, NONE)
     of_op[distinct] = np.arange(len(distinct))
-    length = np.maximum(frames.ints(ranges, "end") - frames.ints(ranges, "start"), 0)
-    owner = np.append(root, NONE)[attributed.node]
-    of_activity = np.where(owner == NONE, NONE, of_op[np.append(op, NONE)[owner]])
+    length = np.maximum(ranges.end - ranges.start, 0)
+    owner = lookup(root, attributed.node)
+    of_activity = np.where(owner == NONE, NONE, of_op[lookup(op, owner)])
     rows = np.flatnonzero(of_activity != NONE)
     size = len(distinct)
     gpu = sums(of_activity[rows], attributed.duration[rows], size)
@@ -105,6 +101,6 @@ def _rows(attributed: AttributedCapture, roots: Flags, kind: str) -> pd.DataFram
 
 
 def _kernels(attributed: AttributedCapture, group: Ints, size: int) -> Ints:
-    is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)
+    is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)
     rows = np.flatnonzero((group != NONE) & is_kernel)
     return np.bincount(group[rows], minlength=size).astype(np.int64)

@@ -24,7 +24,7 @@ def by_source(attributed: AttributedCapture) -> pd.DataFrame:
     calls = np.flatnonzero(attributed.counted_launches)
     size, rows = len(known.lines), np.flatnonzero(attributed.counted)
     time = sums(line, attributed.duration[rows], size)
-    kernels = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
+    kernels = attributed.capture.activities.kind.among(frames.KERNEL)[rows]
     table = pd.DataFrame(
         {
             **{c: texts(known.lines[c]) for c in ("function", "source", "kind")},

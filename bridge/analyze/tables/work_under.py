@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from bridge.analyze.core.groups import counts, highest, lowest, sums
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -131,7 +131,7 @@ class WorkUnder:
         """Which nodes are all that their group has."""
         number = counts(self.of_node[self._outer], self.groups)
         number[self.free[1]] += 1
-        flags: Flags = np.append(number, 0)[self.of_node] == 1
+        flags: Flags = lookup(number, self.of_node, 0) == 1
         return flags
 
     def _summed(self, values: Ints) -> Ints:
@@ -143,17 +143,17 @@ class WorkUnder:
         capture, nesting = self.attributed.capture, self.attributed.hierarchy
         if len(capture.facts) == 1:  # the broadcast array takes no memory
             return np.broadcast_to(np.int64(0), node.shape)
-        return frames.ints(capture.ranges, "report")[nesting.range[node]]
+        return capture.ranges.report[nesting.range[node]]
 
     def _intervals(self, rows: Ints) -> Intervals:
         """Return clock, start and end of some activities."""
         activities = self.attributed.capture.activities
-        report, start = (frames.ints(activities, c)[rows] for c in ("report", "start"))
+        report, start = activities.report[rows], activities.start[rows]
         return report, start, self.attributed.end[rows]
 
     def _condensed(self, is_listed: Flags) -> Ints:
         """Return the parent of each node in the forest of listed nodes; others are roots."""
-        around = np.append(nearest(self._parent, is_listed), NONE)[self._parent]
+        around = lookup(nearest(self._parent, is_listed), self._parent)
         return np.where(is_listed, around, NONE)
 
     def _groups_above(self, node: Ints, is_listed: Flags) -> tuple[Ints, Ints]:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.capture.session.profile import Session
     from bridge.frameworks.torch.tensors import TensorMemory
+    from bridge.importers.frames import Memory
 
 SOURCE = "tensors, by the clock of the host"  # what the drawing says that it shows
 PROCESS_BITS = 24
@@ -37,7 +36,7 @@ def write_flow(path: Path, session: Session | None, memory: Sequence[TensorMemor
     write(path, flow_svg(flow(MemoryUsage.of(join(drawn).attributed))), force=True)
 
 
-def memory_frame(memory: Sequence[TensorMemory]) -> pd.DataFrame:
+def memory_frame(memory: Sequence[TensorMemory]) -> Memory:
     """Return the frame `memory` of a capture: an allocation and a release per tensor, by time."""
     import numpy as np
 
@@ -55,18 +54,15 @@ def memory_frame(memory: Sequence[TensorMemory]) -> pd.DataFrame:
     kinds = [
         frames.MEMORY_KINDS.index("pageable" if m.device == "cpu" else "device") for _, m, _ in rows
     ]
-    return frames.frame(
-        "memory",
-        {
-            "time": ints([time for time, _, _ in rows]),
-            "thread": ints([process | m.thread for _, m, _ in rows]),
-            "process": ints([process] * len(rows)),
-            "device": ints([_device_number(m.device) for _, m, _ in rows]),
-            "kind": frames.names(ints(kinds), frames.MEMORY_KINDS),
-            "operation": ints([operation for _, _, operation in rows]),
-            "address": ints([m.address for _, m, _ in rows]),
-            "bytes": ints([m.bytes for _, m, _ in rows]),
-        },
+    return frames.Memory(
+        time=ints([time for time, _, _ in rows]),
+        thread=ints([process | m.thread for _, m, _ in rows]),
+        process=ints([process] * len(rows)),
+        device=ints([_device_number(m.device) for _, m, _ in rows]),
+        kind=frames.Names(ints(kinds), frames.MEMORY_KINDS),
+        operation=ints([operation for _, _, operation in rows]),
+        address=ints([m.address for _, m, _ in rows]),
+        bytes=ints([m.bytes for _, m, _ in rows]),
     )
 
 

@@ -20,6 +20,7 @@ from bridge.analyze.cost.flops import RangeCosts
 from bridge.analyze.tables.range_columns import first_slices
 from bridge.analyze.tables.ranges import by_call
 from bridge.compat.calls import Call, RecordedEvents
+from bridge.importers.arrays import lookup
 from bridge.importers.errors import NotAReport
 from bridge.knowledge.formulas import Call as CostCall
 from bridge.knowledge.formulas import bytes_moved, flops
@@ -103,9 +104,9 @@ def _costs(report: Report) -> tuple[Any, Any]:
     own = RangeCosts.of(report.attributed, "megengine", use_recorded=True)
     ours = RangeCosts.of(report.attributed, OURS)
     known = np.where(own.flops == NONE, ours.flops, own.flops)
-    column = report.capture.ranges["json"]
-    sizes = np.array([*(_tensor_bytes(text) for text in column.cat.categories), NONE], np.float64)
-    of_tensors = sizes[column.cat.codes.to_numpy()]
+    column = report.capture.ranges.json
+    sizes = np.array([_tensor_bytes(text) for text in column.texts], np.float64)
+    of_tensors = lookup(sizes, column.codes)
     return known, np.where(own.bytes == NONE, of_tensors, own.bytes)
 
 

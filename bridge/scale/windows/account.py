@@ -67,7 +67,7 @@ class RunSums:
     def _work(self, attributed: WindowCapture) -> tuple[Ints, Ints, Ints, Ints]:
         """Return user, state, start and end of all activities, once per user of their GPU."""
         table = attributed.capture.activities
-        process, device, start = (frames.ints(table, c) for c in ("process", "device", "start"))
+        process, device, start = table.process, table.device, table.start
         end, state = attributed.end, states_of_work(attributed)
         group, first = number_groups(process, device)
         none = np.empty(0, np.int64)

@@ -96,7 +96,7 @@ class ConsistencyCheck:
 
     def _numbers(self, skeleton: Capture) -> None:
         tables = ("ranges", "launches", "activities")
-        every = [frames.ints(getattr(skeleton, table), "process") for table in tables]
+        every = [getattr(skeleton, table).process for table in tables]
         processes = np.unique(np.concatenate(every))
         is_ambiguous = len(np.unique(frames.pid(processes))) < len(processes)
         if is_ambiguous and not self.dimensions.isdisjoint(
@@ -107,13 +107,12 @@ class ConsistencyCheck:
 
 def _begins(capture: Capture) -> bool:
     """Tell whether a communicator is created in a report; that may tell ranks."""
-    names = capture.ranges["name"]
-    begins = np.array([*(n.startswith(INIT_RANGE) for n in names.cat.categories), False])
-    return bool(begins[frames.codes(names)].any())
+    begins = capture.ranges.name.matching(lambda name: name.startswith(INIT_RANGE))
+    return bool(begins.any())
 
 
 def _devices(attributed: AttributedCapture) -> dict[Key, str]:
-    columns = [frames.ints(attributed.capture.activities, c) for c in ("process", "device")]
+    columns = [attributed.capture.activities.process, attributed.capture.activities.device]
     devices = Devices.of_report(attributed)
     _, rows = number_groups(*columns)
     keys = zip(*(c[rows].tolist() for c in columns), strict=True)
@@ -123,14 +122,12 @@ def _devices(attributed: AttributedCapture) -> dict[Key, str]:
 def _libraries(capture: Capture) -> list[tuple[Key, bool]]:
     """Return for each domain without a name whether its ranges are those of a library, by all their texts."""
     ranges = capture.ranges
-    named_ = np.array([*(bool(n) for n in ranges["domain_name"].cat.categories), False])
-    bare = ~named_[frames.codes(ranges["domain_name"])] & (frames.ints(ranges, "domain") != 0)
-    rows = np.flatnonzero(bare)
-    process, domain = (frames.ints(ranges, c)[rows] for c in ("process", "domain"))
+    rows = np.flatnonzero(~ranges.domain_name.matching(bool) & (ranges.domain != 0))
+    process, domain = ranges.process[rows], ranges.domain[rows]
     code, first = number_groups(process, domain)
-    names = ranges["name"].iloc[rows]
+    names = ranges.name[rows]
     return [
-        ((int(process[at]), int(domain[at])), is_library("", names[code == n].unique()))
+        ((int(process[at]), int(domain[at])), is_library("", names[code == n].used))
         for n, at in enumerate(first.tolist())
     ]
 

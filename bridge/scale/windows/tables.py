@@ -15,7 +15,6 @@ from bridge.analyze.core.groups import sums
 from bridge.analyze.tables.build import making
 from bridge.analyze.tables.range_columns import first_slices
 from bridge.analyze.tables.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
-from bridge.importers import frames
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 from bridge.importers.nsys.windows import Window
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, unions
@@ -127,11 +126,11 @@ class Slices:
     def add(self, attributed: WindowCapture) -> None:
         """Take those of a window; WindowsError for one that other windows had slices of."""
         ranges = attributed.capture.ranges
-        payload = frames.ints(ranges, "payload")
+        payload = ranges.payload
         sliced: Flags = attributed.listed_ranges & (payload >> CALL_ID_SHIFT == CALL_ID)
         if not sliced.any():
             return
-        columns = [frames.ints(ranges, c)[sliced] for c in ("process", "domain", "payload")]
+        columns = [ranges.process[sliced], ranges.domain[sliced], ranges.payload[sliced]]
         mixed = [c.astype(np.uint64) * odd for c, odd in zip(columns, MIX, strict=True)]
         keys = np.unique(mixed[0] ^ mixed[1] ^ mixed[2])
         if np.isin(keys, self.known).any():

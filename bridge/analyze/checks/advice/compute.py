@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from bridge.analyze.checks.check import Check
 from bridge.analyze.core import kinds
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.analyze.run import interventions
-from bridge.analyze.tables.metrics import KERNEL_SCOPE, is_named, rule_results
+from bridge.analyze.tables.metrics import KERNEL_SCOPE, rule_results
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.knowledge import kernels
@@ -112,10 +112,9 @@ def tensor_cores_left(evidence: Evidence) -> Finding | None:
 
 def single_precision(evidence: Evidence) -> Finding | None:
     """Find matrix products in full single precision on GPUs with TF32."""
-    names = evidence.capture.activities["name"]
-    of_full = evidence.capture.activities["full_name"]
-    is_match = _is_single_precision(names.cat.categories)[names.cat.codes.to_numpy()]
-    is_match |= _is_single_precision(of_full.cat.categories)[of_full.cat.codes.to_numpy()]
+    activities = evidence.capture.activities
+    is_match = activities.name.matching(_is_single_precision)
+    is_match |= activities.full_name.matching(_is_single_precision)
     rows = np.flatnonzero(evidence.computing & is_match & (evidence.capability >= TF32_CAPABILITY))
     if not len(rows):
         return None
@@ -143,10 +142,8 @@ def _faster(evidence: Evidence, rows: Ints, figures: Mapping[str, object]) -> Fi
     return Finding(figures, table, change=change, limit=limit)
 
 
-def _is_single_precision(names: Iterable[str]) -> Flags:
-    """Return whether each name is that of such a kernel; the last entry is for no name."""
-    flags = [bool(SINGLE.search(n)) and not TF32.search(n) for n in names]
-    return np.array([*flags, False], bool)
+def _is_single_precision(kernel: str) -> bool:
+    return bool(SINGLE.search(kernel)) and not TF32.search(kernel)
 
 
 def casts(evidence: Evidence) -> Finding | None:
@@ -266,11 +263,9 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
     """
     rules, sure = evidence.capture.metrics.rules, evidence.capture.metrics.sure
     activity, place = rule_results(evidence.attributed)
-    estimate = np.where(is_named(rules["scope"], KERNEL_SCOPE), rules["speedup"].to_numpy(), 0.0)[
-        place
-    ]
+    estimate = np.where(rules.scope.among(KERNEL_SCOPE), rules.speedup, 0.0)[place]
     is_selected = evidence.is_kind(frames.KERNEL, frames.GRAPH)[activity]
-    is_selected &= np.isin(rules["kind"], RECOMMENDATIONS)[place]
+    is_selected &= rules.kind.among(*RECOMMENDATIONS)[place]
     if len(sure):
         is_selected &= sure[activity] <= SAME_LAUNCH
     has_estimate = np.zeros(len(evidence.time), bool)
@@ -280,12 +275,12 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
     share = np.clip(estimate[is_selected] / PERCENT, 0.0, 1.0)
     savings = np.rint(evidence.time[activity] * share).astype(np.int64)
     savings[share == 0] = UNKNOWN
-    rule = frames.codes(rules["rule"])[place]
-    names = rules["rule"].cat.categories
+    rule = rules.rule.codes[place]
     for code in np.unique(rule).tolist():  # one iteration per rule
         of_rule = np.flatnonzero(rule == code)
-        text = str(rules["text"].iloc[place[of_rule[np.argmax(savings[of_rule])]]])
-        yield _finding(evidence, str(names[code]), text, activity[of_rule], savings[of_rule])
+        text = rules.text[int(place[of_rule[np.argmax(savings[of_rule])]])]
+        name = rules.rule.texts[code]
+        yield _finding(evidence, name, text, activity[of_rule], savings[of_rule])
 
 
 def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: Ints) -> Finding:

@@ -24,6 +24,7 @@ from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import Run
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 SYNC_FILL = re.compile(r"cu(?:da)?Memset(?!\w*Async)\w*")
@@ -78,8 +79,8 @@ def _needed(evidence: Evidence) -> Flags:
 
 def _groups_of_waits(evidence: Evidence, calls: Ints) -> Iterator[Ints]:
     """Yield calls in groups by name and op, those that waited longest first."""
-    names = frames.codes(evidence.capture.launches["name"])[calls]
-    op = np.append(evidence.own_op, NONE)[evidence.attributed.launch_node[calls]]
+    names = evidence.capture.launches.name.codes[calls]
+    op = lookup(evidence.own_op, evidence.attributed.launch_node[calls])
     group, first = number_groups(names, op)
     work = evidence.run.work
     total = sums(group, (work.call_end - work.call_start)[calls], len(first))
@@ -122,7 +123,7 @@ def synchronizations(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _name(evidence: Evidence, calls: Ints) -> str:
-    return str(evidence.capture.launches["name"].iloc[int(calls[0])])
+    return evidence.capture.launches.name[int(calls[0])]
 
 
 def _without(evidence: Evidence, calls: Ints) -> Change:
@@ -138,19 +139,17 @@ def _after_copies(evidence: Evidence) -> tuple[Ints, Ints]:
     order = order_by(stack, run.work.call_start)
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
-    following = np.append(order, NONE)[position[copying] + 1]
-    is_wait = (following != NONE) & np.append(run.waits.waits & ~run.work.issues, False)[following]
-    is_wait &= np.append(stack, NONE)[following] == stack[copying]
+    following = lookup(order, position[copying] + 1)
+    is_wait = (following != NONE) & lookup(run.waits.waits & ~run.work.issues, following, False)
+    is_wait &= lookup(stack, following) == stack[copying]
     return copying, np.where(is_wait, following, NONE)
 
 
 def numbers_read(evidence: Evidence) -> Iterator[Finding]:
     """Yield single numbers that the host reads back, for which it waits for the device, by call and op."""
-    table, launch = evidence.capture.activities, evidence.attributed.attribution.launch
-    size = frames.ints(table, "bytes")
-    is_small = (
-        (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
-    )
+    activities, launch = evidence.capture.activities, evidence.attributed.attribution.launch
+    size = activities.bytes
+    is_small = (activities.copy_kind == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
     rows = np.flatnonzero(evidence.is_kind(frames.MEMCPY) & is_small & (launch != NONE))
     copying, following = _after_copies(evidence)
     wait_of = np.full(len(evidence.call_time), NONE)
@@ -190,9 +189,7 @@ def _removing(points: Ints) -> Change:
 
 
 def _kinds(evidence: Evidence) -> tuple[Ints, Ints]:
-    return tuple(
-        frames.ints(evidence.capture.activities, c) for c in ("source_kind", "target_kind")
-    )  # type: ignore[return-value]
+    return evidence.capture.activities.source_kind, evidence.capture.activities.target_kind
 
 
 def _copies(evidence: Evidence, *, pageable: bool) -> Flags:
@@ -221,7 +218,7 @@ def _sets_up(evidence: Evidence, rows: Ints) -> Flags:
     Without ranges of steps the copy of weights before a loop cannot be told from the first input by its name.
     """
     table, run = evidence.capture.activities, evidence.run
-    size, kind = (frames.ints(table, column)[rows] for column in ("bytes", "copy_kind"))
+    size, kind = table.bytes[rows], table.copy_kind[rows]
     direction = np.maximum(kind, 0)
     calls = evidence.attributed.attribution.launch[rows]
     early = evidence.is_early(
@@ -234,8 +231,8 @@ def _sets_up(evidence: Evidence, rows: Ints) -> Flags:
 
 def _as_pinned(evidence: Evidence, rows: Ints, *, once: bool) -> Finding:
     run, launch = evidence.run, evidence.attributed.attribution.launch
-    size = np.maximum(frames.ints(evidence.capture.activities, "bytes")[rows], 0)
-    direction = frames.ints(evidence.capture.activities, "copy_kind")[rows]
+    size = np.maximum(evidence.capture.activities.bytes[rows], 0)
+    direction = evidence.capture.activities.copy_kind[rows]
     rate = np.array(
         [*(_pinned_rate(evidence, kind) for kind in range(TO_HOST + 1)), PINNED_BYTES_PER_NS]
     )
@@ -277,20 +274,18 @@ def _pinned_rate(evidence: Evidence, direction: int) -> float:
     rows = np.flatnonzero(
         _copies(evidence, pageable=False)
         & ~_copies(evidence, pageable=True)
-        & (frames.ints(activities, "copy_kind") == direction)
-        & (frames.ints(activities, "bytes") > SMALL_BYTES)
+        & (activities.copy_kind == direction)
+        & (activities.bytes > SMALL_BYTES)
     )
-    size = frames.ints(activities, "bytes")[rows].sum()
+    size = activities.bytes[rows].sum()
     return float(size / max(1, evidence.time[rows].sum())) if size else PINNED_BYTES_PER_NS
 
 
 def written_results(evidence: Evidence) -> Finding | None:
     """Find what a thread copies to the host and writes to files before it issues more work."""
     run, launch = evidence.run, evidence.attributed.attribution.launch
-    size = frames.ints(evidence.capture.activities, "bytes")
-    is_large = (frames.ints(evidence.capture.activities, "copy_kind") == TO_HOST) & (
-        size >= MIN_WRITTEN_BYTES
-    )
+    size = evidence.capture.activities.bytes
+    is_large = (evidence.capture.activities.copy_kind == TO_HOST) & (size >= MIN_WRITTEN_BYTES)
     rows = np.flatnonzero(
         evidence.is_kind(frames.MEMCPY) & is_large & (launch != NONE) & (run.work.place != NONE)
     )
@@ -328,12 +323,12 @@ def written_results(evidence: Evidence) -> Finding | None:
         draft.cut(gone)
         draft.limit(ends, snapshot)
 
-    names = evidence.capture.system_calls["name"]
+    names = evidence.capture.system_calls.name
     figures = {
         "memcpys": len(rows),
         "moved_bytes": int(size[rows].sum()),
         "call": _name(evidence, calls),
-        "write": str(names.iloc[int(run.host.system[writes[-1]])]),
+        "write": names[run.host.system[writes[-1]]],
         "held_ns": int(run.graph.delay[points].sum()),
     }
     return Finding(figures, rule.activity_table(evidence, rows), change=change)
@@ -367,7 +362,7 @@ def _written_after(evidence: Evidence, calls: Ints) -> Ints:
     host, work = run.host, run.work
     copying = np.zeros(len(work.call_start), bool)
     copying[calls] = True
-    issues = np.append(work.issues & ~copying, False)[host.call]
+    issues = lookup(work.issues & ~copying, host.call, False)
     last = len(host.time)
     of_thread = np.append(np.flatnonzero(~host.chained), last)
     stops = np.union1d(np.flatnonzero(issues), of_thread)
@@ -393,9 +388,9 @@ def _issues_later(evidence: Evidence, calls: Ints) -> Flags:
 
 def _is_writing(evidence: Evidence) -> Flags:
     """Return whether a thread writes to a file right before each point of the host."""
-    host, names = evidence.run.host, evidence.capture.system_calls["name"]
-    writes = [WRITING.fullmatch(str(name)) is not None for name in names.cat.categories]
-    name = np.append(frames.codes(names), NONE)[host.system]
+    host, names = evidence.run.host, evidence.capture.system_calls.name
+    writes = [WRITING.fullmatch(str(name)) is not None for name in names.texts]
+    name = lookup(names.codes, host.system)
     result: Flags = np.array([*writes, False], bool)[name] & (host.call == NONE)
     return result
 
@@ -403,7 +398,7 @@ def _is_writing(evidence: Evidence) -> Flags:
 def blocking_copies(evidence: Evidence) -> Finding | None:
     """Find copies to the device for which the host waits: by the call itself, or by the next call of its thread."""
     run, launch = evidence.run, evidence.attributed.attribution.launch
-    kind = frames.ints(evidence.capture.activities, "copy_kind")
+    kind = evidence.capture.activities.copy_kind
     copying, following = _after_copies(evidence)
     waits = np.zeros(len(run.work.call_start), bool)
     waits[copying[following != NONE]] = True
@@ -466,8 +461,8 @@ def blocking_fills(evidence: Evidence) -> Finding | None:
 def small_copies(evidence: Evidence) -> Finding | None:
     """Find copies of small pieces, many in one call of an op or of a step, which could be one copy."""
     run, attribution = evidence.run, evidence.attributed.attribution
-    size = frames.ints(evidence.capture.activities, "bytes")
-    kind = frames.ints(evidence.capture.activities, "copy_kind")
+    size = evidence.capture.activities.bytes
+    kind = evidence.capture.activities.copy_kind
     small = (
         evidence.is_kind(frames.MEMCPY)
         & (size <= SMALL_BYTES)
@@ -498,7 +493,7 @@ def _packed(evidence: Evidence, rows: Ints, is_first: Flags) -> Finding:
     place = run.work.place[rows]
     rest = ~is_first
     ends, starts = run.device.end[place[rest]], run.device.start[place[rest]]
-    size = np.maximum(frames.ints(evidence.capture.activities, "bytes")[rows], 0)
+    size = np.maximum(evidence.capture.activities.bytes[rows], 0)
     moving = (size / PINNED_BYTES_PER_NS).astype(np.int64)[rest]
     calls = np.zeros(len(run.work.call_start), bool)
     calls[attribution.launch[rows[rest]]] = True
@@ -680,7 +675,7 @@ ALLOCATED = re.compile(r"allocated|(?<!un)used", re.IGNORECASE)
 
 def nearly_full(evidence: Evidence) -> Finding | None:
     """Find a GPU whose allocated memory is close to its size."""
-    size = frames.ints(evidence.capture.devices, "memory_bytes")
+    size = evidence.capture.devices.memory_bytes
     size = size[size > 0]
     table = evidence.memory_samples
     is_allocated = [ALLOCATED.search(name) is not None for name in table["name"]]

@@ -23,6 +23,7 @@ from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.parts import Parts, Times
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.join.arrays import (
     NONE,
@@ -100,13 +101,13 @@ class Evidence:
         """Which ops launch kernels from their own code, with False as the last entry, for no op."""
         calls = self.run.work.issues & kinds.calls_matching(self.attributed, kinds.LAUNCHING)
         result = np.zeros(len(self.attributed.ops) + 1, bool)
-        result[np.append(self.own_op, NONE)[self.attributed.launch_node[calls]]] = True
+        result[lookup(self.own_op, self.attributed.launch_node[calls])] = True
         result[NONE] = False
         return result
 
     def own_op_name(self, call: int) -> str:
         """Return the op that an API call is made in, '' for none."""
-        op = int(np.append(self.own_op, NONE)[self.attributed.launch_node[call]])
+        op = int(lookup(self.own_op, self.attributed.launch_node[call]))
         return "" if op == NONE else self.attributed.ops[op]
 
     def is_early(self, stacks: Integers, times: Ints) -> Flags:
@@ -165,13 +166,13 @@ class Evidence:
 
     def is_kind(self, *names: str) -> Flags:
         """Return whether each activity is counted and of one of these kinds."""
-        flags: Flags = frames.is_kind(self.capture.activities, *names) & self.counted
+        flags: Flags = self.capture.activities.kind.among(*names) & self.counted
         return flags
 
     @cached_property
     def uses_pytorch(self) -> bool:
         """Whether ops or kernels are those of PyTorch."""
-        kernels = self.capture.activities["full_name"].cat.categories
+        kernels = self.capture.activities.full_name.texts
         ops = any(PYTORCH_OP.match(op) for op in self.attributed.ops)
         return ops or any("at::native" in name for name in kernels)
 
@@ -233,13 +234,10 @@ class Evidence:
     def capability(self) -> Floats:
         """Compute capability of the GPU of each activity, such as 8.6; -1 if unknown."""
         devices = self.capture.devices
-        major, minor = (frames.ints(devices, f"compute_{c}") for c in ("major", "minor"))
+        major, minor = (devices[f"compute_{c}"] for c in ("major", "minor"))
         of_device = np.append(np.where(major > 0, major + minor / 10, NONE), NONE)
         tables = (devices, self.capture.activities)
-        keys = [
-            np.concatenate([frames.ints(t, c) for t in tables])
-            for c in ("report", "process", "device")
-        ]
+        keys = [np.concatenate([t[c] for t in tables]) for c in ("report", "process", "device")]
         code, _ = number_groups(*keys)
         row = np.full(int(code.max(initial=NONE)) + 1, NONE)
         row[code[: len(devices)]] = np.arange(len(devices))
@@ -249,7 +247,7 @@ class Evidence:
     @cached_property
     def call_time(self) -> Ints:
         """Duration of each API call, per call."""
-        return call_ends(self.attributed) - frames.ints(self.capture.launches, "start")
+        return call_ends(self.attributed) - self.capture.launches.start
 
     def calls_matching(self, pattern: re.Pattern[str]) -> Flags:
         """Return whether each API call is counted and its name matches, per call."""
@@ -302,7 +300,7 @@ class Evidence:
 
     def owned_by(self, nodes: Flags) -> Flags:
         """Return whether each activity is counted and owned by one of these nodes."""
-        flags: Flags = np.append(nodes, False)[self.attributed.node]
+        flags: Flags = lookup(nodes, self.attributed.node, False)
         return flags
 
     def max_over_gpus(self, rows: Ints | Flags, time: Ints) -> int:
@@ -315,7 +313,7 @@ class Evidence:
         The time of a GPU is at most the union of these activities.
         """
         device, size = self.devices.gpu[rows], len(self.devices.names)
-        start = frames.ints(self.capture.activities, "start")[rows]
+        start = self.capture.activities.start[rows]
         total = sums(device, self.time[rows] if time is None else time, size)
         busy = busy_time(device, start, self.attributed.end[rows], size)
         return int(np.minimum(total, busy).max(initial=0))
@@ -324,7 +322,7 @@ class Evidence:
         """Return how long each node was open during the run."""
         nesting, clocks = self.attributed.attribution.nesting, RunClocks.of(self.attributed)
         parts = [clocks.part_of(report) for report in range(len(self.capture.facts))]
-        report = frames.ints(self.capture.ranges, "report")[nesting.range[nodes]]
+        report = self.capture.ranges.report[nesting.range[nodes]]
         _, start, end = within_parts((report, nesting.start[nodes], nesting.end[nodes]), parts)
         length: Ints = np.maximum(end - start, 0)
         return length

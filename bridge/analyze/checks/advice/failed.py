@@ -12,7 +12,7 @@ from bridge.analyze.checks.check import Check
 from bridge.analyze.checks.failures import FailedCalls, failures
 from bridge.analyze.core.failed_calls import failed_rows, results
 from bridge.analyze.core.groups import lowest
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.knowledge import cuda_errors
 
@@ -55,14 +55,14 @@ def _after(first: FailedCalls) -> str:
 def _table(evidence: Evidence, rows: Ints) -> pd.DataFrame:
     """Return a row per op, call and error, that which failed first first."""
     calls = evidence.capture.launches
-    named, number = calls["name"], results(evidence.attributed)[rows]
-    call, names = frames.codes(named)[rows], list(named.cat.categories)
+    named, number = calls.name, results(evidence.attributed)[rows]
+    call, names = named.codes[rows], list(named.texts)
     pair, first = number_groups(call, number)
     errors = [
         f"{n} {cuda_errors.error(n).name(names[c])}"
         for c, n in zip(call[first].tolist(), number[first].tolist(), strict=True)
     ]
-    op = np.append(evidence.attributed.node_op, NONE)[evidence.attributed.launch_node[rows]]
+    op = lookup(evidence.attributed.node_op, evidence.attributed.launch_node[rows])
     ops = np.where(op == NONE, len(evidence.attributed.ops), op)
     table = rule.group_rows(
         {
@@ -74,7 +74,7 @@ def _table(evidence: Evidence, rows: Ints) -> pd.DataFrame:
         rows,
     )
     group, one_of = number_groups(ops, call, number)
-    began = lowest(group, frames.ints(calls, "start")[rows], len(one_of)) - evidence.capture.began
+    began = lowest(group, calls.start[rows], len(one_of)) - evidence.capture.began
     order = np.argsort(rows)
     place = order[np.searchsorted(rows, table["example"], sorter=order)]
     table = table.assign(first_ns=began[group[place]])

@@ -34,6 +34,7 @@ from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Run
 from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, search_groups
 from bridge.knowledge import cuda_errors
 
@@ -115,10 +116,10 @@ def _cost_points(evidence: Evidence) -> Ints:
     points = run.lasting_on_host
     kind, here = run.kind_of(points), points - run.hosts
     call, system = run.host.call[here], run.host.system[here]
-    op = np.append(evidence.own_op, NONE)[run.host.node[here]]
+    op = lookup(evidence.own_op, run.host.node[here])
     issues = calls_matching(attributed, LAUNCHING) | calls_matching(attributed, COPYING)
     is_cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM]))
-    is_cost |= (kind == KIND[API]) & ~np.append(issues, False)[call]
+    is_cost |= (kind == KIND[API]) & ~lookup(issues, call, False)
     is_code = (call == NONE) & (system == NONE)
     is_short = run.graph.delay[points] <= interventions.PREPARING_NS
     launching = is_short & (evidence.launching_ops[op] | _prepares(evidence)[here])
@@ -133,25 +134,25 @@ def _names(evidence: Evidence, points: Ints) -> tuple[Ints, Ints]:
     run, attributed = evidence.run, evidence.attributed
     here = points - run.hosts
     call, system = (column[here].astype(np.int64) for column in (run.host.call, run.host.system))
-    op = np.append(evidence.own_op, NONE)[run.host.node[here]]
+    op = lookup(evidence.own_op, run.host.node[here])
     is_code = (op == NONE) & (call == NONE) & (system == NONE)
     is_free = is_code & evidence.in_iterations(points)
     call = np.where(is_free, _compiling_next(evidence)[here], call)  # it makes what is loaded then
     is_once = is_code & ~evidence.in_iterations(points)
     system = np.where(is_once, _of_file(evidence)[here], system)
     launches, systems = (
-        attributed.capture.launches["name"],
-        attributed.capture.system_calls["name"],
+        attributed.capture.launches.name,
+        attributed.capture.system_calls.name,
     )
-    allocates = np.append(calls_matching(attributed, ALLOCATING), False)[call]
-    memory = np.append(_memory(evidence), NONE)[call]
+    allocates = lookup(calls_matching(attributed, ALLOCATING), call, False)
+    memory = lookup(_memory(evidence), call)
     is_lock = np.isin(points, run.releases.python)
     names = (
         np.zeros(len(points), np.int64),
         memory,
         op,
-        np.append(frames.codes(launches), NONE)[call],
-        np.append(frames.codes(systems), NONE)[system],
+        lookup(launches.codes, call),
+        lookup(systems.codes, system),
     )
     tests = [is_lock, allocates, op != NONE, call != NONE, system != NONE]
     by = np.select(tests, [LOCK, MEMORY, OP, CUDA, OS], CODE)
@@ -172,7 +173,7 @@ def _memory(evidence: Evidence) -> Ints:
     if failed.any():
         nesting, start = (
             attributed.attribution.nesting,
-            frames.ints(evidence.capture.launches, "start"),
+            evidence.capture.launches.start,
         )
         order = order_by(attributed.attribution.stack, start)
         stack, node = attributed.attribution.stack[order], attributed.launch_node[order]
@@ -184,7 +185,7 @@ def _memory(evidence: Evidence) -> Ints:
             for is_one in (begins, failed[order])
         )
         op = node[last]
-        is_within = np.where(op == NONE, node == NONE, start[order] < np.append(nesting.end, 0)[op])
+        is_within = np.where(op == NONE, node == NONE, start[order] < lookup(nesting.end, op, 0))
         result[order[(last >= first) & (last != NONE) & is_within & allocates[order]]] = RAN_OUT
     return result
 
@@ -197,7 +198,7 @@ def _compiling_next(evidence: Evidence) -> Ints:
     calls = np.append(np.flatnonzero(host.call != NONE), NONE)
     following = calls[np.searchsorted(calls[:-1], np.arange(len(host.time)))]
     thread = np.append(host.stack, NONE)
-    call = np.where(thread[following] == host.stack, np.append(host.call, NONE)[following], NONE)
+    call = np.where(thread[following] == host.stack, lookup(host.call, following), NONE)
     return np.where(compiles[call], call, NONE)
 
 
@@ -206,18 +207,15 @@ def _of_file(evidence: Evidence) -> Ints:
 
     NONE where there is none: longer code does something else.
     """
-    host, names = evidence.run.host, evidence.capture.system_calls["name"]
-    code = np.append(frames.codes(names), NONE)[host.system]
-    reads, writes = (
-        np.array([*(kind.fullmatch(str(name)) is not None for name in names.cat.categories), False])
-        for kind in (READING, WRITING)
-    )
+    host, names = evidence.run.host, evidence.capture.system_calls.name
+    call = names.at(host.system)
+    reads, writes = call.matching(READING.fullmatch), call.matching(WRITING.fullmatch)
     result = np.full(len(host.time), NONE)
     before, after = host.system[:-1], host.system[1:]
     delay = evidence.run.host_delay
-    read = reads[code[:-1]] & host.chained[:-1] & host.chained[1:] & (delay[1:] <= delay[:-1])
+    read = reads[:-1] & host.chained[:-1] & host.chained[1:] & (delay[1:] <= delay[:-1])
     result[1:][read] = before[read]
-    written = writes[code[1:]] & host.chained[1:] & (delay[:-1] <= delay[1:])
+    written = writes[1:] & host.chained[1:] & (delay[:-1] <= delay[1:])
     result[:-1][written] = after[written]
     return np.where((host.call == NONE) & (host.system == NONE), result, NONE)
 
@@ -234,11 +232,11 @@ def _costly_ops(evidence: Evidence) -> Flags:
     run, attributed = evidence.run, evidence.attributed
     size = len(attributed.ops) + 1
     points = run.hosts + np.arange(len(run.host.time))
-    here = np.append(evidence.own_op, NONE)[run.host.node]
+    here = lookup(evidence.own_op, run.host.node)
     cost = np.isin(run.kind_of(points), (KIND[HOST], KIND[SYSTEM])) & (here != NONE)
     worked = sums(here[cost], run.graph.delay[points][cost], size)
     calls = np.flatnonzero(calls_matching(attributed, COPYING) | run.waits.waits)
-    op = np.append(evidence.own_op, NONE)[attributed.launch_node[calls]]
+    op = lookup(evidence.own_op, attributed.launch_node[calls])
     calls, op = calls[op != NONE], op[op != NONE]
     moved = sums(op, (run.work.call_end - run.work.call_start)[calls], size)
     result: Flags = (worked >= MIN_COST * (worked + moved)) & (moved > 0) & ~evidence.launching_ops
@@ -383,7 +381,7 @@ def _hidden_copies(evidence: Evidence, group: int) -> Change:
     is_op = groups.kind[group] == OP and not groups.once[group]
     if not is_op or not evidence.shared(_costly_ops)[op]:
         return interventions.nothing
-    owner = np.append(evidence.own_op, NONE)[attributed.node]
+    owner = lookup(evidence.own_op, attributed.node)
     return interventions.hidden(evidence.run, evidence.is_kind(frames.MEMCPY) & (owner == op))
 
 
@@ -398,9 +396,9 @@ def group_name(evidence: Evidence, group: int) -> str:
     if kind == OP:
         return str(folded_ops(evidence.attributed.ops)[name])
     if kind == CUDA:
-        return str(capture.launches["name"].cat.categories[name])
+        return str(capture.launches.name.texts[name])
     if kind == OS:
-        return str(capture.system_calls["name"].cat.categories[name])
+        return str(capture.system_calls.name.texts[name])
     return CODE_NAME
 
 
@@ -409,19 +407,19 @@ def _table(evidence: Evidence, points: Ints) -> pd.DataFrame:
     run, capture = evidence.run, evidence.capture
     here = points - run.hosts
     node, call, system = run.host.node[here], run.host.call[here], run.host.system[here]
-    launches, systems = capture.launches["name"], capture.system_calls["name"]
-    names = [*map(str, launches.cat.categories), *map(str, systems.cat.categories)]
+    launches, systems = capture.launches.name, capture.system_calls.name
+    names = [*launches.texts, *systems.texts]
     code = np.where(
         call != NONE,
-        np.append(frames.codes(launches), NONE)[call],
+        lookup(launches.codes, call),
         np.where(
             system != NONE,
-            np.append(frames.codes(systems), NONE)[system] + len(launches.cat.categories),
+            lookup(systems.codes, system) + len(launches.texts),
             NONE,
         ),
     )
     columns = rule.op_and_path(evidence, node.astype(np.int64))
-    example = np.append(evidence.attributed.attribution.nesting.range, NONE)[node]
+    example = lookup(evidence.attributed.attribution.nesting.range, node)
     return rule.group_rows({**columns, "within": (code, names)}, run.own_delay(points), example)
 
 
@@ -546,9 +544,9 @@ def _of_loaders(
 def _in_wait(evidence: Evidence, points: Ints) -> Flags:
     """Return whether each point of the host lies in a call of the operating system that waits."""
     run = evidence.run
-    names = evidence.capture.system_calls["name"]
-    waits = [WAITING.fullmatch(str(name)) is not None for name in names.cat.categories]
-    name = np.append(frames.codes(names), NONE)[run.host.system[points - run.hosts]]
+    names = evidence.capture.system_calls.name
+    waits = [WAITING.fullmatch(str(name)) is not None for name in names.texts]
+    name = lookup(names.codes, run.host.system[points - run.hosts])
     result: Flags = np.array([*waits, False], bool)[name]
     return result
 
@@ -619,7 +617,7 @@ def _holder(evidence: Evidence) -> str:
     found = meetings(*spans(waits), spans(code))
     other = stack[code[found.event] - run.hosts] != stack[waits[found.interval] - run.hosts]
     names = [*folded_ops(evidence.attributed.ops), "code in no op"]
-    op = np.append(evidence.own_op, NONE)[run.host.node[code - run.hosts]] % len(names)
+    op = lookup(evidence.own_op, run.host.node[code - run.hosts]) % len(names)
     total = sums(op[found.event[other]], found.time[other], len(names))
     return str(names[int(np.argmax(total))]) if total.any() else "code that was not recorded"
 

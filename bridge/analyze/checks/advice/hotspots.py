@@ -27,7 +27,7 @@ MIN_COPIES_OF_SPAN = 0.05
 
 def kernel_hotspot(evidence: Evidence) -> Finding | None:
     """Find the kernel that takes most time of a GPU."""
-    code = frames.codes(evidence.attributed.activity_name)
+    code = evidence.attributed.activity_name.codes
     kernels = np.flatnonzero(evidence.computing & (code != NONE))
     if not len(kernels):
         return None
@@ -45,10 +45,10 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
         spent[device, main] >= MAIN_HOTSPOT * whole and _is_busy(evidence, device)
     )
     rows = kernels[name == main]
-    short = evidence.capture.activities["name"].iloc[rows[0]]
+    short = evidence.capture.activities.name[rows[0]]
     figures = {
-        "pattern": re.escape(str(short)),
-        "kernel": str(evidence.attributed.activity_name.cat.categories[main]),
+        "pattern": re.escape(short),
+        "kernel": str(evidence.attributed.activity_name.texts[main]),
         "launches": int((evidence.devices.gpu[rows] == device).sum()),
         "kernel_ns": int(spent[device, main]),
         "time_share": int(spent[device, main]) / max(1, whole),
@@ -87,7 +87,7 @@ def copies_alone(evidence: Evidence) -> Finding | None:
     if alone[device] <= max(MIN_COPIES * busy[device], MIN_COPIES_OF_SPAN * evidence.span_ns):
         return None
     rows = np.flatnonzero(copies)
-    direction = frames.ints(evidence.capture.activities, "copy_kind")[rows]
+    direction = evidence.capture.activities.copy_kind[rows]
     by_direction = np.bincount(np.maximum(direction, 0), evidence.time[rows])
     table = rule.activity_table(evidence, rows)
     main = int(by_direction.argmax())
@@ -110,7 +110,7 @@ DIRECTIONS = {1: "host-to-device", 2: "device-to-host", 8: "device-to-device", 1
 def _busy(evidence: Evidence, selected: Flags) -> Ints:
     """Return for how long any of some activities ran on each GPU."""
     rows = np.flatnonzero(selected)
-    start = frames.ints(evidence.capture.activities, "start")[rows]
+    start = evidence.capture.activities.start[rows]
     size = len(evidence.devices.names)
     return busy_time(evidence.devices.gpu[rows], start, evidence.attributed.end[rows], size)
 

@@ -21,7 +21,7 @@ from bridge.analyze.run.causes.operating_system import stacks_of
 from bridge.analyze.run.critical.order import NULL, stream_kinds
 from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.run import API, HOST, KIND, LATENCY
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 
 MIN_BUSY = 0.5  # of the run, or of an interval; below, a GPU is used too little
@@ -66,10 +66,10 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     kind, delay = run.kind_of(path), run.own_delay(path)
     here = np.where(path >= run.hosts, path - run.hosts, NONE)
     launching = np.append(calls_matching(evidence.attributed, LAUNCHING), False)
-    is_launch = (kind == KIND[API]) & launching[np.append(run.host.call, NONE)[here]]
+    is_launch = (kind == KIND[API]) & launching[lookup(run.host.call, here)]
     is_launch |= kind == KIND[LATENCY]
     is_code = (kind == KIND[HOST]) & evidence.launching_ops[
-        np.append(evidence.own_op, NONE)[np.append(run.host.node, NONE)[here]]
+        lookup(evidence.own_op, np.append(run.host.node, NONE)[here])
     ]
     waited = int(delay[is_launch | is_code].sum())
     places = _kernels_in_iterations(evidence)
@@ -89,9 +89,9 @@ def launch_bound(evidence: Evidence) -> Finding | None:
 
 def _usual_call(evidence: Evidence, calls: Ints) -> str:
     """Return the name that most of some API calls have."""
-    names = evidence.capture.launches["name"]
-    usual = int(np.bincount(frames.codes(names)[calls] + 1).argmax()) - 1
-    return str(names.cat.categories[usual]) if usual != NONE else "calls without a name"
+    names = evidence.capture.launches.name
+    usual = int(np.bincount(names.codes[calls] + 1).argmax()) - 1
+    return str(names.texts[usual]) if usual != NONE else "calls without a name"
 
 
 def short_kernels(evidence: Evidence) -> Iterator[Finding]:
@@ -99,7 +99,7 @@ def short_kernels(evidence: Evidence) -> Iterator[Finding]:
     run, attribution = evidence.run, evidence.attributed.attribution
     places = _kernels_in_iterations(evidence)
     rows = run.work.row[places]
-    name = frames.codes(evidence.attributed.activity_name)[rows]
+    name = evidence.attributed.activity_name.codes[rows]
     node = attribution.node[rows]
     is_first = np.ones(len(places), bool)
     is_first[1:] = (
@@ -138,7 +138,7 @@ def _fused(evidence: Evidence, places: Ints, is_first: Flags) -> Finding:
 
     rows = run.work.row[places]
     figures = {
-        "kernel": str(evidence.attributed.activity_name.iloc[int(rows[0])]),
+        "kernel": evidence.attributed.activity_name[rows[0]],
         "kernels": len(rows),
         "kernels_ns": int(evidence.time[rows].sum()),
         "mean_ns": int(evidence.time[rows].mean()),
@@ -169,8 +169,8 @@ def profiler_overhead(evidence: Evidence) -> Iterator[Finding]:
     rows = np.flatnonzero(stack != NONE)
     if not len(rows):
         return
-    offset = run.work.offset[frames.ints(overhead, "report")]
-    start, end = ((frames.ints(overhead, c) + offset)[rows] for c in ("start", "end"))
+    offset = run.work.offset[overhead.report]
+    start, end = ((overhead[c] + offset)[rows] for c in ("start", "end"))
     end = np.maximum(start, end)
     points = run.hosts + np.flatnonzero(run.graph.delay[run.hosts : run.hosts + len(run.host.time)])
     time, delay = run.graph.time[points], run.graph.delay[points]
@@ -189,8 +189,8 @@ def _of_overhead(
     evidence: Evidence, lost: tuple[Ints, Ints], rows: Ints, length: Ints, *, once: bool
 ) -> Finding:
     points, ns = lost
-    name = evidence.capture.overhead["name"]
-    names = frames.codes(name)[rows], list(map(str, name.cat.categories))
+    name = evidence.capture.overhead.name
+    names = name.codes[rows], list(map(str, name.texts))
     table = rule.group_rows({"overhead": names}, length, rows)
     figures = {
         "times": len(rows),
@@ -214,7 +214,7 @@ def slow_annotations(evidence: Evidence) -> Finding | None:
     if path_ns < MIN_ANNOTATING * run.span:
         return None
     node = run.host.node[points - run.hosts].astype(np.int64)
-    example = np.append(evidence.attributed.attribution.nesting.range, NONE)[node]
+    example = lookup(evidence.attributed.attribution.nesting.range, node)
     columns = rule.op_and_path(evidence, node)
     figures = {
         "annotations_ns": int(run.annotating.sum()),

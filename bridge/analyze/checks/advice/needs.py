@@ -51,7 +51,7 @@ def _calls(evidence: Evidence) -> bool:
 
 
 def _results(evidence: Evidence) -> bool:
-    return bool((frames.ints(evidence.capture.launches, "result") != NONE).any())
+    return bool((evidence.capture.launches.result != NONE).any())
 
 
 def _ops(evidence: Evidence) -> bool:
@@ -67,17 +67,17 @@ def _steps(evidence: Evidence) -> bool:
 
 
 def _geometry(evidence: Evidence) -> bool:
-    grids = (frames.ints(evidence.capture.activities, "grid_x") > 0).any()
-    return bool(grids and (frames.ints(evidence.capture.devices, "sm_count") > 0).any())
+    grids = (evidence.capture.activities.grid_x > 0).any()
+    return bool(grids and (evidence.capture.devices.sm_count > 0).any())
 
 
 def _capability(evidence: Evidence) -> bool:
-    return bool((frames.ints(evidence.capture.devices, "compute_major") > 0).any())
+    return bool((evidence.capture.devices.compute_major > 0).any())
 
 
 def _memory_kinds(evidence: Evidence) -> bool:
     copies = evidence.is_kind(frames.MEMCPY)
-    is_known = frames.ints(evidence.capture.activities, "source_kind")[copies] != NONE
+    is_known = evidence.capture.activities.source_kind[copies] != NONE
     return bool(is_known.any()) or not copies.any()
 
 
@@ -96,7 +96,7 @@ def _counters(evidence: Evidence) -> bool:
 
 
 def _device_memory(evidence: Evidence) -> bool:
-    return bool((frames.ints(evidence.capture.devices, "memory_bytes") > 0).any())
+    return bool((evidence.capture.devices.memory_bytes > 0).any())
 
 
 WORK = "work"

@@ -16,6 +16,7 @@ from bridge.analyze.run import interventions
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import Run
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 
 TO_DEVICE = 1  # copy kind of nsys
@@ -48,7 +49,7 @@ def created_on_host(evidence: Evidence) -> Finding | None:
         evidence.sums_under(evidence.counted) == 0
     )
     to_device = evidence.is_kind(frames.MEMCPY) & (
-        frames.ints(evidence.capture.activities, "copy_kind") == TO_DEVICE
+        evidence.capture.activities.copy_kind == TO_DEVICE
     )
     transfers = evidence.nodes_with_op(TRANSFER.fullmatch) & (evidence.sums_under(to_device) > 0)
     first, second = _successive_nodes(evidence)
@@ -91,10 +92,9 @@ def single_tensor_optimizer(evidence: Evidence) -> Finding | None:
 
 def _has_multi_tensor(evidence: Evidence) -> Flags:
     """Return whether each node contains an op or kernel that updates many tensors at once."""
-    is_multi_tensor = np.zeros(len(evidence.time), bool)
-    for column in (evidence.capture.activities[name] for name in ("name", "full_name")):
-        flags = [MULTI_TENSOR_KERNEL.search(name) is not None for name in column.cat.categories]
-        is_multi_tensor |= np.array([*flags, False], bool)[frames.codes(column)]
+    activities = evidence.capture.activities
+    is_multi_tensor = activities.name.matching(MULTI_TENSOR_KERNEL.search)
+    is_multi_tensor |= activities.full_name.matching(MULTI_TENSOR_KERNEL.search)
     result: Flags = evidence.sums_under(evidence.kernels & is_multi_tensor) > 0
     result[evidence.with_ancestors(evidence.nodes_with_op(MULTI_TENSOR_OP.match))] = True
     return result
@@ -126,11 +126,8 @@ def misaligned_products(evidence: Evidence) -> Finding | None:
     is_odd = np.array([*(_is_misaligned(name) for name in names), False], bool)
     range_ = evidence.attributed.attribution.nesting.range
     nodes = evidence.nodes_with_op(PRODUCT.fullmatch) & is_odd[code[range_]]
-    kernels = evidence.capture.activities["name"]
-    is_half = np.array([*(HALF.search(n) is not None for n in kernels.cat.categories), False], bool)
-    rows = np.flatnonzero(
-        nodes & (evidence.sums_under(evidence.kernels & is_half[frames.codes(kernels)]) > 0)
-    )
+    is_half = evidence.kernels & evidence.capture.activities.name.matching(HALF.search)
+    rows = np.flatnonzero(nodes & (evidence.sums_under(is_half) > 0))
     return _removable_ranges(evidence, rows, estimated=False)
 
 
@@ -208,7 +205,7 @@ def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True)
     )
     selected[work], nodes[rows] = True, True
     points = interventions.host_points(run, interventions.under(run, nodes))
-    calls = np.append(interventions.under(run, nodes)[:-1], False)[evidence.attributed.launch_node]
+    calls = lookup(interventions.under(run, nodes)[:-1], evidence.attributed.launch_node, False)
     change = interventions.together(
         (
             _without_short(run, points),

@@ -49,7 +49,7 @@ def place_of(attributed: AttributedCapture, evidence: pd.DataFrame) -> Place | N
     else:
         node = int(attributed.attribution.nesting.first_nodes(len(attributed.op))[row])
         line = NONE if node == NONE else int(known.node[node])
-    if line == NONE or known.lines["line"].iloc[line] < 1:
+    if line == NONE or known.lines.line[line] < 1:
         return None
-    function, file, number = known.lines[["function", "file", "line"]].iloc[line]
-    return Place(str(function), str(file), int(number))
+    lines = known.lines
+    return Place(lines.function[line], lines.file[line], int(lines.line[line]))

@@ -15,7 +15,7 @@ from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import counts, sums, texts
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.critical.retiming import Change
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def activity_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> 
     ``time`` is summed for each of ``rows``; without it, their duration.
     """
     activities = evidence.attributed.activity_name
-    names: Named = frames.codes(activities)[rows], list(activities.cat.categories)
+    names: Named = activities.codes[rows], list(activities.texts)
     spent = evidence.time[rows] if time is None else time
     return group_rows(
         {**op_and_path(evidence, evidence.attributed.node[rows]), "activity": names}, spent, rows
@@ -44,10 +44,10 @@ def activity_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> 
 
 def call_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.DataFrame:
     """Return the same table of API calls."""
-    names = evidence.capture.launches["name"]
-    call_names: Named = frames.codes(names)[rows], list(names.cat.categories)
+    names = evidence.capture.launches.name
+    call_names: Named = names.codes[rows], list(names.texts)
     durations = (
-        (call_ends(evidence.attributed) - frames.ints(evidence.capture.launches, "start"))[rows]
+        (call_ends(evidence.attributed) - evidence.capture.launches.start)[rows]
         if time is None
         else time
     )
@@ -97,8 +97,8 @@ def op_and_path(evidence: Evidence, node: Ints) -> dict[str, Named]:
     """Return op and path of each node, with names for no op."""
     attributed = evidence.attributed
     path, paths = evidence.paths
-    op = np.where(node == NONE, len(attributed.ops), np.append(attributed.node_op, NONE)[node])
-    return {"op": (op, [*attributed.ops, NO_OP]), "path": (np.append(path, NONE)[node], paths)}
+    op = np.where(node == NONE, len(attributed.ops), lookup(attributed.node_op, node))
+    return {"op": (op, [*attributed.ops, NO_OP]), "path": (lookup(path, node), paths)}
 
 
 # -- Rules and findings

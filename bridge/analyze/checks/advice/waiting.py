@@ -26,6 +26,7 @@ from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 FEW_BATCHES = 2  # micro-batches per stage of a pipeline, as most use at least
@@ -115,7 +116,7 @@ def stragglers(evidence: Evidence) -> Iterator[Finding]:
     run = evidence.run
     places = interventions.work_places(run, run.computing & evidence.counted)
     gpu = run.gpu_of_place[places]
-    name = frames.codes(evidence.attributed.activity_name)[run.work.row[places]]
+    name = evidence.attributed.activity_name.codes[run.work.row[places]]
     length = (run.work.end - run.work.start)[places]
     group, first = number_groups(gpu, name)
     mean = sums(group, length, len(first)) / np.maximum(np.bincount(group), 1)
@@ -185,7 +186,7 @@ def _scaled(ends: Ints, factor: Floats) -> Change:
 def _is_alike(evidence: Evidence, places: Ints, home: Ints, users: Ints) -> bool:
     """Return whether GPUs run the same kernels, in times that have one ratio: parts of one work."""
     run = evidence.run
-    name = frames.codes(evidence.attributed.activity_name)[run.work.row[places]]
+    name = evidence.attributed.activity_name.codes[run.work.row[places]]
     length = (run.work.end - run.work.start)[places]
     size = int(name.max(initial=0)) + 1
     count, mean = [], []
@@ -248,13 +249,13 @@ def _unexplained(evidence: Evidence) -> tuple[Ints, Ints]:
     Without the waits of streams in the report, work may wait for any GPU.
     """
     run, work = evidence.run, evidence.run.work
-    starts, ends = run.device.start, np.append(work.call_end, 0)[work.launch]
+    starts, ends = run.device.start, lookup(work.call_end, work.launch, 0)
     delay = run.graph.delay_of(starts)
     gpu = run.gpu_of_place if len(evidence.capture.waits) else np.zeros_like(run.gpu_of_place)
     busy = Cover.of(gpu, work.start, work.end)
     lost = delay - busy.within(gpu, work.start - delay, work.start) - run.usual_latency
     late = (work.launch != NONE) & (lost > MAX_LATENCY_NS) & ~work.of_others
-    late &= evidence.counted[work.row] & ~np.append(_behind_unseen(evidence), False)[work.launch]
+    late &= evidence.counted[work.row] & ~lookup(_behind_unseen(evidence), work.launch, False)
     late &= work.start >= ends  # else the call itself took long
     return starts[late], lost[late]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from bridge.analyze.checks.advice.needs import Recorded
@@ -91,10 +92,10 @@ def quality(attributed: AttributedCapture, reasons: Sequence[ReasonCheck] = REAS
 def _overhead(evidence: CaptureEvidence) -> pd.DataFrame:
     """Return the work of the profiler by name, longest first."""
     table = evidence.capture.overhead
-    whole = (table["end"] - table["start"]).clip(lower=0)
+    whole = np.maximum(table.end - table.start, 0)
     rows = pd.DataFrame(
         {
-            "name": table["name"].astype(object),
+            "name": table.name.to_numpy(),
             "total_ns": whole,
             "inside_ns": evidence.overhead.inside,
         }

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.check import COUNT, NS, SHARE, Check, Scale
@@ -78,7 +77,7 @@ class Overhead:
         if not len(table):
             return cls(np.empty(0, np.int64), 0, 0)
         hosts = _host_work(attributed)
-        keys = tuple(frames.ints(table, c) for c in ("report", "process"))
+        keys = tuple(table[c] for c in ("report", "process"))
         process, *homes = key_codes(keys, *((h.report, h.process) for h in hosts))
         work_process, starts, ends = (
             np.concatenate(columns)
@@ -89,8 +88,8 @@ class Overhead:
             lowest(work_process, starts, size, empty=NEVER),
             highest(work_process, ends, size, empty=-NEVER),
         )
-        start = np.maximum(frames.ints(table, "start"), first[process])
-        end = np.minimum(frames.ints(table, "end"), last[process])
+        start = np.maximum(table.start, first[process])
+        end = np.minimum(table.end, last[process])
         inside = np.where(
             _is_on_launching_thread(attributed, table) & (end > start), end - start, 0
         )
@@ -115,16 +114,14 @@ def _host_work(attributed: AttributedCapture) -> list[_HostWork]:
     work = np.flatnonzero(attributed.attribution.launch != NONE)
     ops = np.flatnonzero(attributed.op != NONE)
     return [
-        _host_rows(capture.ranges, ops, frames.ints(capture.ranges, "end")),
-        _host_rows(capture.launches, calls, frames.ints(capture.launches, "end")),
+        _host_rows(capture.ranges, ops, capture.ranges.end),
+        _host_rows(capture.launches, calls, capture.launches.end),
         _host_rows(capture.activities, work, attributed.end),
     ]
 
 
-def _host_rows(table: pd.DataFrame, rows: Ints, end: Ints) -> _HostWork:
-    report, process, start = (
-        frames.pick(frames.ints(table, c), rows) for c in ("report", "process", "start")
-    )
+def _host_rows(table: frames.Timed, rows: Ints, end: Ints) -> _HostWork:
+    report, process, start = (frames.pick(table[c], rows) for c in ("report", "process", "start"))
     return _HostWork(report, process, start, frames.pick(end, rows))
 
 
@@ -135,19 +132,19 @@ def _launching_calls(attributed: AttributedCapture) -> Ints:
     return np.flatnonzero(launched[:-1])
 
 
-def _is_on_launching_thread(attributed: AttributedCapture, table: pd.DataFrame) -> Flags:
+def _is_on_launching_thread(attributed: AttributedCapture, table: frames.Overhead) -> Flags:
     """Return whether each row of overhead is on a thread that launches.
 
     Rows without a recorded thread count, too.
     """
     capture, rows = attributed.capture, _launching_calls(attributed)
-    source = capture.launches
+    source: frames.HostEvents = capture.launches
     if not len(rows):
         source, rows = capture.ranges, np.flatnonzero(attributed.op != NONE)
     keys = ("report", "thread")
-    launching = [frames.pick(frames.ints(source, c), rows) for c in keys]
-    row_key, launching_key = key_codes([frames.ints(table, c) for c in keys], launching)
-    thread = frames.ints(table, "thread")
+    launching = [frames.pick(source[c], rows) for c in keys]
+    row_key, launching_key = key_codes([table[c] for c in keys], launching)
+    thread = table.thread
     is_unknown = (thread == NONE) | (thread & THREAD_BITS == 0)
     flags: Flags = np.isin(row_key, launching_key) | is_unknown
     return flags
@@ -176,7 +173,7 @@ def short_capture(evidence: CaptureEvidence) -> Measurement | None:
         return None
     rows = np.flatnonzero(evidence.counted)
     start, device = (
-        frames.ints(evidence.capture.activities, "start")[rows],
+        evidence.capture.activities.start[rows],
         evidence.devices.gpu[rows],
     )
     busy = int(

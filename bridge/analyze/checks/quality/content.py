@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice import needs
 from bridge.analyze.checks.check import COUNT, RATE, SHARE, Check, Scale
@@ -17,7 +15,7 @@ from bridge.importers import frames
 from bridge.importers.capture import UNREAD
 from bridge.importers.frames import key_codes
 from bridge.importers.profiler_words import tells_of_loss
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import NO_LAUNCH
 
 RANGE_COST_NS = 1_000  # minimum time to record a range, see docs/annotate.md
@@ -47,14 +45,14 @@ def overhead(evidence: CaptureEvidence) -> Measurement | None:
 
 def dense_ranges(evidence: CaptureEvidence) -> Measurement | None:
     """Measure the fraction of a thread's time that recording its ranges took at least."""
-    ranges = evidence.capture.ranges[frames.is_kind(evidence.capture.ranges, frames.PUSH_POP)]
+    ranges = evidence.capture.ranges
+    ranges = ranges.take(ranges.kind.among(frames.PUSH_POP))
     if not len(ranges):
         return None
-    columns = tuple(frames.ints(ranges, c) for c in ("report", "thread"))
-    (thread,) = key_codes(columns)
+    (thread,) = key_codes((ranges.report, ranges.thread))
     size = int(thread.max()) + 1
     count = sums(thread, np.ones(len(thread), np.int64), size)
-    start, end = (frames.ints(ranges, c) for c in ("start", "end"))
+    start, end = ranges.start, ranges.end
     duration = np.maximum(highest(thread, end, size) - lowest(thread, start, size), 1)
     worst = int(np.argmax(count / duration * (count >= MIN_RANGES)))
     share = float(min(count[worst] * RANGE_COST_NS / duration[worst], 1.0)) * bool(
@@ -68,23 +66,23 @@ def dense_ranges(evidence: CaptureEvidence) -> Measurement | None:
     return Measurement(share, figures)
 
 
-def _warnings(evidence: CaptureEvidence) -> pd.DataFrame:
+def _warnings(evidence: CaptureEvidence) -> frames.Diagnostics:
     """Return warnings and errors about recorded processes or about none; errors about any."""
     capture = evidence.capture
     table = capture.diagnostics
-    severity, process = (frames.ints(table, c) for c in ("severity", "process"))
-    severity = np.where(frames.ints(table, "source") >= frames.PROGRAM, 0, severity)
+    severity, process = table.severity, table.process
+    severity = np.where(table.source >= frames.PROGRAM, 0, severity)
     is_relevant = np.isin(process, _processes(evidence)) | (process == NONE)
-    is_warning = (severity == WARNING) | ((severity > 0) & _matching(table, tells_of_loss))
+    is_warning = (severity == WARNING) | ((severity > 0) & table.name.matching(tells_of_loss))
     rows = np.flatnonzero((is_warning & is_relevant) | (severity == ERROR))
-    return table.iloc[rows]
+    return table.take(rows)
 
 
 def _processes(evidence: CaptureEvidence) -> Ints:
     """Return the processes with any recorded data."""
     capture = evidence.capture
     tables = (capture.ranges, capture.launches, capture.activities)
-    return np.unique(np.concatenate([frames.ints(t, "process") for t in tables]))
+    return np.unique(np.concatenate([t.process for t in tables]))
 
 
 ELSEWHERE = "{} (of a process without ranges, CUDA calls and work)"
@@ -92,19 +90,19 @@ ELSEWHERE = "{} (of a process without ranges, CUDA calls and work)"
 
 def messages(evidence: CaptureEvidence) -> tuple[str, ...]:
     """Return the distinct warnings and errors of the profiler: of recorded processes first, then on CUDA and NVTX."""
-    here = dict.fromkeys(_warnings(evidence)["name"].astype(object))
+    here = dict.fromkeys(_warnings(evidence).name)
     table = evidence.capture.diagnostics
-    is_warning = np.isin(frames.ints(table, "severity"), (WARNING, ERROR))
-    is_warning |= _matching(table, tells_of_loss)
-    is_profilers = frames.ints(table, "source") < frames.PROGRAM
-    every = dict.fromkeys(table["name"][is_warning & is_profilers].astype(object))
+    is_warning = np.isin(table.severity, (WARNING, ERROR))
+    is_warning |= table.name.matching(tells_of_loss)
+    is_profilers = table.source < frames.PROGRAM
+    every = dict.fromkeys(table.name[is_warning & is_profilers])
     order = sorted(every, key=lambda text: (text not in here, not CONCERNED.search(text)))
     return tuple(text if text in here else ELSEWHERE.format(text) for text in order)
 
 
-def _is_incomplete(table: pd.DataFrame) -> Flags:
-    """Return whether each message tells of lost records of CUDA or NVTX, or does not say of what."""
-    return _matching(table, lambda text: bool(INCOMPLETE.search(text)) and not _is_of_others(text))
+def _is_incomplete(text: str) -> bool:
+    """Return whether a message tells of lost records of CUDA or NVTX, or does not say of what."""
+    return bool(INCOMPLETE.search(text)) and not _is_of_others(text)
 
 
 def _is_of_others(text: str) -> bool:
@@ -113,23 +111,17 @@ def _is_of_others(text: str) -> bool:
     return bool(is_lost) and not CONCERNED.search(text)
 
 
-def _matching(table: pd.DataFrame, matches: Callable[[str], bool]) -> Flags:
-    of_name = np.array([*map(matches, table["name"].cat.categories), False], bool)
-    flags: Flags = of_name[frames.codes(table["name"])]
-    return flags
-
-
 def dropped_records(evidence: CaptureEvidence) -> Measurement | None:
     """Measure the fraction of processes for which the profiler reports lost records."""
     if not len(evidence.capture.diagnostics):
         return None
     table = _warnings(evidence)
-    table = table.iloc[np.flatnonzero(_is_incomplete(table))]
+    table = table.take(table.name.matching(_is_incomplete))
     processes = _processes(evidence)
-    process = frames.ints(table, "process")
+    process = table.process
     affected = len(processes) if (process == NONE).any() else int(np.isin(processes, process).sum())
     affected = affected or int(len(table) > 0)
-    certain = table.iloc[np.flatnonzero(_matching(table, tells_of_loss))]
+    certain = table.take(table.name.matching(tells_of_loss))
     message = _most_frequent(certain if len(certain) else table)
     figures = {"hit": affected, "every": len(processes), "message": message}
     return Measurement(affected / max(len(processes), 1), figures)
@@ -140,17 +132,17 @@ def profiler_warnings(evidence: CaptureEvidence) -> Measurement | None:
     if not len(evidence.capture.diagnostics):
         return None
     table = _warnings(evidence)
-    is_other = ~_is_incomplete(table) & ~_matching(table, _is_of_others)
-    table = table.iloc[np.flatnonzero(is_other)]
+    is_other = ~(table.name.matching(_is_incomplete) | table.name.matching(_is_of_others))
+    table = table.take(is_other)
     return Measurement(len(table), {"warnings": len(table), "message": _most_frequent(table)})
 
 
-def _most_frequent(table: pd.DataFrame) -> str:
+def _most_frequent(table: frames.Diagnostics) -> str:
     """Return the most frequent message, the first by name of several."""
     if not len(table):
         return ""
-    result = table["name"].astype(object).value_counts()
-    return str(min(result.index[result == result.max()]))
+    count = np.bincount(table.name.codes)
+    return min(table.name.texts[code] for code in np.flatnonzero(count == count.max()).tolist())
 
 
 def host_tracing(evidence: CaptureEvidence) -> Measurement | None:
@@ -223,7 +215,7 @@ PROFILER_REASONS = (
 def no_kernels(evidence: CaptureEvidence) -> Measurement:
     """Measure whether CUDA calls were recorded, but no kernel: in the whole capture, of which a part may have none."""
     calls = len(evidence.capture.launches)
-    has_kernels = frames.is_kind(evidence.capture.activities, frames.KERNEL, frames.GRAPH).any()
+    has_kernels = evidence.capture.activities.kind.among(frames.KERNEL, frames.GRAPH).any()
     return Measurement(float(not has_kernels), {"calls": calls})
 
 
@@ -278,7 +270,7 @@ def open_ranges(evidence: CaptureEvidence) -> Measurement | None:
     ranges = evidence.capture.ranges
     if not len(ranges):
         return None
-    open_count = int(ranges["open"].sum())
+    open_count = int(ranges.open.sum())
     return Measurement(open_count / len(ranges), {"cut": open_count, "ranges": len(ranges)})
 
 
@@ -301,8 +293,8 @@ def skewed_clocks(evidence: CaptureEvidence) -> Measurement | None:
     rows = np.flatnonzero((launch != NONE) & (evidence.time > 0))
     if not len(rows):
         return None
-    start = frames.ints(evidence.capture.activities, "start")[rows]
-    lead = frames.ints(evidence.capture.launches, "start")[launch[rows]] - start
+    start = evidence.capture.activities.start[rows]
+    lead = evidence.capture.launches.start[launch[rows]] - start
     early_count, maximum = int((lead > 0).sum()), int(lead.max())
     figures = {"early": early_count, "work": len(rows), "most_ns": max(maximum, 0)}
     return Measurement(early_count / len(rows), figures)
@@ -313,7 +305,7 @@ def no_gpu_names(evidence: CaptureEvidence) -> Measurement | None:
     devices = evidence.capture.devices
     if not len(devices):
         return None
-    unnamed = int((devices["name"].astype(object) == "").sum())
+    unnamed = sum(not name for name in devices.name)
     return Measurement(unnamed / len(devices), {"nameless": unnamed, "devices": len(devices)})
 
 

@@ -41,9 +41,9 @@ def energies(attributed: AttributedCapture) -> Floats:
     GPU, and to memcpys and memsets only where none runs.
     """
     activities = attributed.capture.activities
-    start, end = frames.ints(activities, "start"), attributed.end
+    start, end = activities.start, attributed.end
     result = np.full(len(start), np.nan)
-    is_compute = frames.is_kind(activities, frames.KERNEL, frames.GRAPH)
+    is_compute = activities.kind.among(frames.KERNEL, frames.GRAPH)
     for device, time, energy in sampled_energies(attributed):
         rows = np.flatnonzero(Devices.of_report(attributed).gpu == device)
         met = rows[(start[rows] < time[-1]) & (end[rows] > time[0])]
@@ -86,7 +86,7 @@ def sampled_energies(attributed: AttributedCapture) -> Iterator[tuple[int, Ints,
     """Yield each GPU of `Devices` that has samples: distinct times in order, and mJ that do not fall."""
     devices, gpu = Devices.of_report(attributed), _gpu_of_marks(attributed)
     marks = attributed.capture.marks
-    report, time, energy = (frames.ints(marks, c) for c in ("report", "time", "payload"))
+    report, time, energy = marks.report, marks.time, marks.payload
     for device, (of, number) in enumerate(zip(devices.report, devices.number, strict=True)):
         rows = np.flatnonzero((gpu == number) & (gpu != NONE) & (report == of))
         rows = rows[order_by(time[rows], energy[rows])]
@@ -99,8 +99,5 @@ def sampled_energies(attributed: AttributedCapture) -> Iterator[tuple[int, Ints,
 def _gpu_of_marks(attributed: AttributedCapture) -> Ints:
     """Return the GPU whose energy each mark is a sample of, NONE for other marks."""
     marks = attributed.capture.marks
-    found = [NAME.fullmatch(name) for name in marks["name"].cat.categories]
-    gpu = np.array([*(int(m[1]) if m else NONE for m in found), NONE], np.int64)
-    domains = [*(name == DOMAIN for name in marks["domain_name"].cat.categories), False]
-    is_domain = np.array(domains, bool)[frames.codes(marks["domain_name"])]
-    return np.where(is_domain, gpu[frames.codes(marks["name"])], NONE)
+    gpu = marks.name.per_text(lambda name: int(m[1]) if (m := NAME.fullmatch(name)) else NONE)
+    return np.where(marks.domain_name.among(DOMAIN), gpu, NONE)

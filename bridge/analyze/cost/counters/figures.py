@@ -10,7 +10,6 @@ import numpy as np
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats
 from bridge.analyze.cost.counters.samples import Sampled, Series, Totals, project, series_of
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, unions
 from bridge.join.attributed import AttributedCapture
 
@@ -46,7 +45,7 @@ def counter_columns(
     parts: dict[str, list[Totals]] = {column: [] for column in METRICS}
     for device, series in series_of_devices(attributed):
         of_device = np.flatnonzero(Devices.of_report(attributed).gpu[rows] == device)
-        start = frames.ints(attributed.capture.activities, "start")[rows[of_device]]
+        start = attributed.capture.activities.start[rows[of_device]]
         busy = unions(group[of_device], start, attributed.end[rows[of_device]])
         for column, samples in series.items():
             parts[column].append(project(samples, *busy, groups))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import highest, sums
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 
@@ -183,8 +182,8 @@ class Sampled:
 @once
 def _sampled(attributed: AttributedCapture) -> Sampled:
     table = attributed.capture.gpu_metrics
-    report, gpu, time = (frames.ints(table, c) for c in ("report", "gpu", "time"))
-    metric = frames.codes(table["metric"])
+    report, gpu, time = table.report, table.gpu, table.time
+    metric = table.metric.codes
     of_row, first = number_groups(report, gpu, metric)
     rows = order_by(of_row, time)
     return Sampled(
@@ -193,7 +192,7 @@ def _sampled(attributed: AttributedCapture) -> Sampled:
         report[first].tolist(),
         gpu[first].tolist(),
         metric[first].tolist(),
-        list(table["metric"].cat.categories),
+        list(table.metric.texts),
     )
 
 
@@ -202,7 +201,7 @@ def series_of(attributed: AttributedCapture, numbers: Sequence[int]) -> Series:
     table, sampled = attributed.capture.gpu_metrics, Sampled.of(attributed)
     ends = [*pairwise(sampled.edges.tolist())]
     rows = np.concatenate([sampled.rows[slice(*ends[n])] for n in numbers])
-    time, value = (frames.ints(table, c)[rows] for c in ("time", "value"))
+    time, value = table.time[rows], table.value[rows]
     if len(numbers) > 1:
         time, of = np.unique(time, return_inverse=True)
         value = sums(of, value, len(time))

@@ -8,7 +8,6 @@ import pandas as pd
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import texts
 from bridge.analyze.cost.counters.samples import Sampled, Series, project, series_of
-from bridge.importers import frames
 from bridge.join.arrays import Ints, unions
 from bridge.join.attributed import AttributedCapture
 
@@ -39,7 +38,7 @@ _FLOATS = ("mean", "busy_mean", "peak")
 
 
 def _figures(attributed: AttributedCapture, series: Series, work: Ints) -> dict[str, float]:
-    start, end = frames.ints(attributed.capture.activities, "start")[work], attributed.end[work]
+    start, end = attributed.capture.activities.start[work], attributed.end[work]
     first, last = start.min(keepdims=True), end.max(keepdims=True)
     one, busy = np.zeros(1, np.int64), unions(np.zeros(len(work), np.int64), start, end)
     whole, running = project(series, one, first, last, 1), project(series, *busy, 1)

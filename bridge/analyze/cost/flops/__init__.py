@@ -22,7 +22,6 @@ from bridge.analyze.cost.flops.throughput import (
     GroupCosts,
     Limits,
 )
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.hardware import DTYPES
@@ -101,7 +100,7 @@ def _calls_as_groups(attributed: AttributedCapture, costs: Costs) -> GroupCosts:
 
 def _step_of_nodes(attributed: AttributedCapture) -> Ints:
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
-    report, process = (frames.ints(ranges, c)[nesting.range] for c in ("report", "process"))
+    report, process = ranges.report[nesting.range], ranges.process[nesting.range]
     return attributed.iterations.at(report, process, nesting.start)
 
 
@@ -122,7 +121,7 @@ def _peaks(attributed: AttributedCapture, costs: Costs, dtype: str) -> Floats:
     if not (dtype or costs.peak_tflops):
         return peak
     rows = np.flatnonzero((step != NONE) & attributed.counted)
-    device = frames.ints(attributed.capture.activities, "device")[rows]
+    device = attributed.capture.activities.device[rows]
     _, firsts = number_groups(step[rows], device)
     gpu_count = counts(step[rows[firsts]], len(steps))
     keys = zip(steps.report.tolist(), steps.process.tolist(), strict=True)

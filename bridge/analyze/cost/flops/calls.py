@@ -15,7 +15,6 @@ import pandas as pd
 
 from bridge.analyze.core.call_details import input_shapes
 from bridge.analyze.core.groups import Floats
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -161,15 +160,12 @@ def convolution_outputs(
     step the gradient of the output, as large as the output, is an input of the backward call.
     Convolutions that call one another, as those of PyTorch do, have the same output.
     """
-    column = attributed.capture.ranges["name"]
-    ops = [parse(name).op for name in column.cat.categories]
-    gradient_position = np.array([*(_gradient_position(op) for op in ops), NONE])[
-        frames.codes(column)
-    ]
+    names = attributed.capture.ranges.name
+    gradient_position = names.per_text(lambda name: _gradient_position(parse(name).op))
     result = np.full(len(shape), NONE)
     if not (gradient_position != NONE).any():
         return result, []
-    forward = np.array([*(_is_convolution(op) for op in ops), False])[frames.codes(column)]
+    forward = names.matching(lambda name: _is_convolution(parse(name).op))
     if not forward.any():
         return result, []
     nesting, forward_range = attributed.attribution.nesting, attributed.directions.forward
@@ -274,13 +270,13 @@ class RangeCosts:
         ranges, rows = attributed.capture.ranges, np.flatnonzero(attributed.op != NONE)
         shape, shapes = input_shapes(attributed)
         output_code, outputs = convolution_outputs(attributed, shape, shapes)
-        name, details = frames.codes(ranges["name"]), frames.codes(ranges["json"])
+        name, details = ranges.name.codes, ranges.json.codes
         keys = [column[rows] for column in (name, shape, details, output_code)]
         code, firsts = _distinct(keys)
         options = CountOptions(
             convention, FRAMEWORK_DTYPES.get(dtype, ""), use_recorded or convention == OURS
         )
-        names, jsons = (list(ranges[c].cat.categories) for c in ("name", "json"))
+        names, jsons = (list(ranges[c].texts) for c in ("name", "json"))
         result = [
             _cost(
                 names[a] if a != NONE else "",

@@ -17,6 +17,7 @@ from bridge.analyze.cost.flops.calls import MAX_BYTES, NO_FORMULA, RECORDED, TOO
 from bridge.analyze.cost.metrics.flop_counters import FlopCounts
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import folded, nearest
@@ -77,7 +78,7 @@ class CostTree:
     def propagate(self, value: Floats, is_known: Flags) -> Floats:
         """Return the value of each node plus those of its children; known nodes take none."""
         parent = self.nesting.parent
-        return folded(np.where(np.append(is_known, True)[parent], NONE, parent), value)
+        return folded(np.where(lookup(is_known, parent, True), NONE, parent), value)
 
     def has(self, is_known: Flags) -> Flags:
         """Return whether each node is known or contains a known one."""
@@ -90,7 +91,7 @@ class CostTree:
 
     def outermost(self, is_known: Flags) -> Flags:
         """Return whether each node is known and lies in no other known one."""
-        is_inside = np.append(self.covered(is_known), False)[self.nesting.parent]
+        is_inside = lookup(self.covered(is_known), self.nesting.parent, False)
         result: Flags = is_known & ~is_inside
         return result
 
@@ -140,7 +141,7 @@ def with_measured(attributed: AttributedCapture, costs: RangeCosts) -> RangeCost
     counted = FlopCounts(attributed.capture.metrics)
     kernel = measured_kernels(attributed)
     flops = np.append(counted.flops, np.nan)[kernel]
-    dtype = np.append(counted.dtype, NONE)[kernel]
+    dtype = lookup(counted.dtype, kernel)
     kernel_bytes = np.append(counted.bytes_of("DRAM"), np.nan)[kernel]
     total, has_flops = _sums_of_calls(attributed, flops)
     byte_total, has_bytes = _sums_of_calls(attributed, kernel_bytes)
@@ -159,7 +160,7 @@ def with_measured(attributed: AttributedCapture, costs: RangeCosts) -> RangeCost
 
 def _sums_of_calls(attributed: AttributedCapture, values: Floats) -> tuple[Floats, Flags]:
     """Return per range the sum over the kernels of its call, and whether all have a value."""
-    is_work = frames.is_kind(attributed.capture.activities, frames.KERNEL, frames.GRAPH)
+    is_work = attributed.capture.activities.kind.among(frames.KERNEL, frames.GRAPH)
     has_value = ~np.isnan(values)
     kernels = _sum_under_calls(attributed, is_work.astype(np.float64))
     with_value = _sum_under_calls(attributed, (is_work & has_value).astype(np.float64))
@@ -247,7 +248,7 @@ class Limits:
     def _of_ranges(self, attributed: AttributedCapture) -> tuple[Ints, list[Peaks]]:
         """Return a code per range, and the peaks; the last are for unknown GPUs."""
         ranges = attributed.capture.ranges
-        report, process = (frames.ints(ranges, c) for c in ("report", "process"))
+        report, process = ranges.report, ranges.process
         peaks = [*self.by_process.values(), Peaks()]
         code = np.full(len(ranges), len(peaks) - 1)
         for n, (of, pid) in enumerate(self.by_process):  # one iteration per process
@@ -258,16 +259,16 @@ class Limits:
 def _devices(attributed: AttributedCapture) -> Iterator[tuple[Key, str, dict[str, int]]]:
     """Yield (file, process), name and facts of each recorded device."""
     devices = attributed.capture.devices
-    facts = {name: frames.ints(devices, name).tolist() for name in frames.DEVICE_FACTS}
-    keys = zip(*(frames.ints(devices, c).tolist() for c in ("report", "process")), strict=True)
-    for row, (key, name) in enumerate(zip(keys, devices["name"].astype(str).tolist(), strict=True)):
+    facts = {name: devices[name].tolist() for name in frames.DEVICE_FACTS}
+    keys = zip(devices.report.tolist(), devices.process.tolist(), strict=True)
+    for row, (key, name) in enumerate(zip(keys, devices.name, strict=True)):
         yield key, name, {fact: values[row] for fact, values in facts.items()}
 
 
 def _processes(attributed: AttributedCapture) -> list[Key]:
-    ranges = attributed.capture.ranges[["report", "process"]].drop_duplicates()
-    columns = (frames.ints(ranges, c).tolist() for c in ("report", "process"))
-    return list(zip(*columns, strict=True))
+    ranges = attributed.capture.ranges
+    _, rows = frames.distinct_keys(ranges.report, ranges.process)
+    return list(zip(ranges.report[rows].tolist(), ranges.process[rows].tolist(), strict=True))
 
 
 # -- Groups of ranges
@@ -457,7 +458,7 @@ class GroupCosts:
     def has(self, of_range: Floats) -> Flags:
         """Return whether the call of each node has a value."""
         call = self.attributed.call[self.attributed.attribution.nesting.range]
-        has_value: Flags = np.append(self.by_call(of_range) >= 0, False)[call]
+        has_value: Flags = lookup(self.by_call(of_range) >= 0, call, False)
         return has_value & self.attributed.listed
 
     def values(self, of_range: Floats) -> Floats:
@@ -467,7 +468,7 @@ class GroupCosts:
     def by_call(self, of_range: np.ndarray) -> np.ndarray:
         """Return the value of each call, from the range at which it counts."""
         nesting = self.attributed.attribution.nesting
-        rows = np.append(nesting.range, NONE)[self.first]
+        rows = lookup(nesting.range, self.first)
         missing = np.array([NONE], of_range.dtype)
         result: np.ndarray = np.concatenate((of_range, missing))[rows]
         return result

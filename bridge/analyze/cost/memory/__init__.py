@@ -10,7 +10,6 @@ from bridge.analyze.cost.memory.categories import by_category
 from bridge.analyze.cost.memory.groups import alive_at_peak, summary
 from bridge.analyze.cost.memory.ops import by_allocation, by_op, by_scope, by_step
 from bridge.analyze.cost.memory.usage import MemoryUsage
-from bridge.importers import frames
 
 __all__ = [
     "MemoryUsage",
@@ -40,11 +39,11 @@ def by_event(usage: MemoryUsage) -> pd.DataFrame:
             "trace": rows,
             "time_ns": usage.since_start(rows),
             **usage.places(usage.group[rows]),
-            "event": texts(EVENTS)[frames.ints(table, "operation")[events.row[rows]]],
+            "event": texts(EVENTS)[table.operation[events.row[rows]]],
             "op": usage.op_names(rows),
             "step": usage.steps(rows),
             "bytes": usage.size[rows],
-            "address": frames.ints(table, "address")[events.row[rows]],
+            "address": table.address[events.row[rows]],
             "used_bytes": usage.used[rows],
             "reserved_bytes": usage.reserved[rows],
         }

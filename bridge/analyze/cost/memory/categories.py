@@ -16,7 +16,7 @@ from bridge.analyze.core.groups import counts, ratio, sums, texts
 from bridge.analyze.cost.memory.groups import peak_events
 from bridge.analyze.cost.memory.ops import ALIVE, NOT_RECORDED, STATES, lifetimes
 from bridge.analyze.cost.memory.usage import MemoryUsage
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -59,8 +59,8 @@ class TrainingCalls:
     def of(cls, attributed: AttributedCapture) -> TrainingCalls:
         """Return the calls by the names of ops."""
         nesting = attributed.attribution.nesting
-        names = list(attributed.capture.ranges["name"].cat.categories)
-        code = frames.codes(attributed.capture.ranges["name"])[nesting.range]
+        names = list(attributed.capture.ranges.name.texts)
+        code = attributed.capture.ranges.name.codes[nesting.range]
         labels = [parse(name) for name in names]
 
         def flags_of_nodes(flags: list[bool]) -> Flags:
@@ -124,7 +124,7 @@ class BackwardPasses:
     ) -> BackwardPasses:
         """Return the passes of all processes; ``of_range`` is the process of each range."""
         nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
-        is_in_backward = np.append(calls.backward, False)[nesting.parent]
+        is_in_backward = lookup(calls.backward, nesting.parent, False)
         is_backward = calls.backward & ~is_in_backward
         is_forward = _is_outermost_call(calls) & ~calls.backward
         nodes = np.flatnonzero(
@@ -132,11 +132,10 @@ class BackwardPasses:
         )
         rows = nesting.range[nodes]
         process = of_range[rows]
-        start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
+        start, end = ranges.start[rows], ranges.end[rows]
         order = order_by(process, start) if len(nodes) else nodes
-        process, start, end, is_backward_sorted = (
-            c[order] for c in (process, start, end, is_backward[nodes])
-        )
+        process, start, end = process[order], start[order], end[order]
+        is_backward_sorted = is_backward[nodes][order]
         is_first = (
             np.append(True, (process[1:] != process[:-1]) | ~is_backward_sorted[:-1])[: len(order)]
             & is_backward_sorted
@@ -177,7 +176,11 @@ def _is_on_main_thread(attributed: AttributedCapture, forward: Flags) -> Flags:
     Other threads load data.
     """
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
-    columns = (frames.ints(ranges, c)[nesting.range] for c in ("report", "process", "thread"))
+    columns = (
+        ranges.report[nesting.range],
+        ranges.process[nesting.range],
+        ranges.thread[nesting.range],
+    )
     report, process, thread = columns
     owner, _ = number_groups(report, process)
     home, first = number_groups(report, process, thread)
@@ -260,14 +263,14 @@ class _AllocationFacts:
         self.calls = TrainingCalls.of(attributed)
         described = events.row[np.where(first == NONE, end, first)]
         columns = ("report", "process")
-        self.owner = [frames.ints(attributed.capture.memory, c)[described] for c in columns]
-        of_range = [frames.ints(attributed.capture.ranges, c) for c in columns]
+        self.owner = [attributed.capture.memory[c][described] for c in columns]
+        of_range = [attributed.capture.ranges[c] for c in columns]
         self.process, process_of_range = key_codes(self.owner, of_range)
         self.passes = BackwardPasses.of(attributed, self.calls, process_of_range)
         time, node = np.append(events.time, 0), np.append(events.node, NONE)
         self.made_at, self.ended_at = time[first], time[end]
         self.made_in, self.ended_in = node[first], node[end]
-        self.step = np.append(events.step, NONE)[first]
+        self.step = lookup(events.step, first)
 
     @property
     def is_training(self) -> bool:
@@ -276,7 +279,7 @@ class _AllocationFacts:
 
     @cached_property
     def before(self) -> Flags:
-        is_held = np.append(self.usage.events.is_held, False)[self.first]
+        is_held = lookup(self.usage.events.is_held, self.first, False)
         result: Flags = (self.first == NONE) | is_held
         return result
 
@@ -299,7 +302,7 @@ class _AllocationFacts:
             self.usage.attributed.attribution.nesting,
             self.usage.attributed.capture.ranges,
         )
-        call_end = np.append(frames.ints(ranges, "end")[nesting.range], 0)[call]
+        call_end = lookup(ranges.end[nesting.range], call, 0)
         result: Flags = (call != NONE) & self.ended & ~self.before & (self.ended_at <= call_end)
         return result
 
@@ -310,12 +313,12 @@ class _AllocationFacts:
 
     @cached_property
     def ends_in_optimizer(self) -> Flags:
-        result: Flags = np.append(self.calls.optimizer, NONE)[self.ended_in] != NONE
+        result: Flags = lookup(self.calls.optimizer, self.ended_in) != NONE
         return result & self.ended
 
     @cached_property
     def in_backward(self) -> Flags:
-        result: Flags = np.append(self.calls.backward, False)[self.made_in]
+        result: Flags = lookup(self.calls.backward, self.made_in, False)
         return result
 
     @cached_property
@@ -337,9 +340,9 @@ class _AllocationFacts:
     def is_input(self) -> Flags:
         """Whether a data loader, or a source operator outside of modules, made each allocation."""
         operator = self._around(self.calls.operator)
-        source = np.append(self.calls.source, False)[operator]
-        module = np.append(self.calls.module, False)[self.made_in]
-        loader = np.append(self.calls.loader, False)[self.made_in]
+        source = lookup(self.calls.source, operator, False)
+        module = lookup(self.calls.module, self.made_in, False)
+        loader = lookup(self.calls.loader, self.made_in, False)
         result: Flags = loader | (source & ~module & self.in_forward)
         return result
 
@@ -360,7 +363,7 @@ class _AllocationFacts:
         last = np.full(len(steps), False)
         for _, end_of_process in steps.by_process():
             last[end_of_process - 1 : end_of_process] = True
-        result: Flags = np.append(last, False)[self.step] & (self.step != NONE)
+        result: Flags = lookup(last, self.step, False) & (self.step != NONE)
         return result
 
     @cached_property
@@ -377,7 +380,7 @@ class _AllocationFacts:
         return start, end
 
     def _around(self, call: Ints) -> Ints:
-        result: Ints = np.append(call, NONE)[self.made_in]
+        result: Ints = lookup(call, self.made_in)
         return result
 
 

@@ -16,7 +16,7 @@ from bridge.analyze.cost.memory.categories import CATEGORIES, Categories, catego
 from bridge.analyze.cost.memory.groups import groups_by_peak, summary
 from bridge.analyze.cost.memory.ops import BEFORE_START, STATES, lifetimes
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NO_OP, MemoryUsage
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges, unions
 
 # -- Stacked areas by category
@@ -199,16 +199,14 @@ def flow(usage: MemoryUsage) -> Flow:
         else (0, 1)
     )
     time = usage.events.time - start_of_capture
-    start = np.where(first == NONE, span[0], np.append(time, 0)[first])
-    stop = np.where(end == NONE, span[1], np.append(time, 0)[end])
+    start = np.where(first == NONE, span[0], lookup(time, first, 0))
+    stop = np.where(end == NONE, span[1], lookup(time, end, 0))
     tiles = pd.DataFrame(
         {
             "group": usage.group[described],
             "start": np.clip(start, *span),
             "end": np.clip(stop, *span),
-            "address": frames.ints(usage.attributed.capture.memory, "address")[
-                usage.events.row[described]
-            ],
+            "address": usage.attributed.capture.memory.address[usage.events.row[described]],
             "bytes": usage.size[described],
             "code": np.where(state == STATES.index(BEFORE_START), NONE - 1, usage.op_of(first)),
             "lifetime": stop - start,

@@ -7,7 +7,7 @@ import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, ratio, sums, texts
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NAMES, MemoryUsage
-from bridge.importers.frames import MISSING
+from bridge.importers.arrays import MISSING, lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 
 
@@ -134,4 +134,4 @@ def _end_bytes(usage: MemoryUsage) -> Ints:
 
 
 def _at(level: Ints, rows: Ints) -> Ints:
-    return np.append(level, 0)[rows]
+    return lookup(level, rows, 0)

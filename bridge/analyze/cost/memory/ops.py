@@ -10,7 +10,7 @@ from bridge.analyze.core.groups import counts, highest, ratio, sums, texts
 from bridge.analyze.cost.memory.groups import alive_events, peak_events
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NO_OP, MemoryUsage
 from bridge.importers import frames
-from bridge.importers.frames import MISSING
+from bridge.importers.arrays import MISSING, lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 # -- Maxima of intervals
@@ -61,7 +61,7 @@ def by_scope(usage: MemoryUsage) -> pd.DataFrame:
     earlier_total = sums(earlier_row, earlier_bytes, group_count)
     is_unknown = counts(earlier_row, group_count) > 0
     total = sums(total_row, size[event_row], group_count) + earlier_total
-    peak_bytes = np.append(usage.used, 0)[peak_events(usage, usage.used)][group_of_row]
+    peak_bytes = lookup(usage.used, peak_events(usage, usage.used), 0)[group_of_row]
     table = pd.DataFrame(
         {
             "path": texts(names)[code],
@@ -101,7 +101,7 @@ def by_step(usage: MemoryUsage, later: int = DEFAULT_LATER) -> pd.DataFrame:
     """
     steps, events = usage.attributed.iterations, usage.events
     table, groups = usage.attributed.capture.memory, events.row[events.groups]
-    owner = [frames.ints(table, c)[groups] for c in ("report", "process")]
+    owner = [table.report[groups], table.process[groups]]
     parts = []
     rows = np.unique(usage.group)  # the kind of an allocation counts, not that of its release
     for group in rows.tolist():  # one iteration per process, device and kind
@@ -123,7 +123,7 @@ def _steps_of_group(
     rows = np.flatnonzero(usage.group == group)
     time, level = events.time[rows], usage.used[rows]
     step_row = np.searchsorted(steps_of_group, events.step[rows])
-    inside = np.append(steps_of_group, NONE)[step_row] == events.step[rows]
+    inside = lookup(steps_of_group, step_row) == events.step[rows]
     release = events.is_release[rows]
     size, count = usage.size[rows], len(steps_of_group)
     is_allocated, is_released = inside & usage.is_made[rows], inside & release
@@ -132,7 +132,7 @@ def _steps_of_group(
     around = np.concatenate((usage.base[[group]], level))  # around[n] is the level before event n
     end_time = _end_times(usage, rows[is_allocated])
     step_end = steps.end[steps_of_group]
-    later_end = np.append(step_end, MISSING)[np.minimum(np.arange(count) + later, count)]
+    later_end = lookup(step_end, np.minimum(np.arange(count) + later, count))
     is_kept = end_time >= step_end[step_row[is_allocated]]
     is_kept_later = (end_time >= later_end[step_row[is_allocated]]) & is_kept
     later_bytes = sums(
@@ -208,7 +208,7 @@ def by_allocation(usage: MemoryUsage) -> pd.DataFrame:
             "op": np.where(first == NONE, texts([BEFORE_CAPTURE]), usage.op_names(first)),
             **usage.places(usage.group[described]),
             "bytes": usage.size[described],
-            "address": frames.ints(table, "address")[row],
+            "address": table.address[row],
             "start_ns": start,
             "end_ns": stop,
             "lifetime_ns": np.where(unknown, MISSING, stop - start),
@@ -219,7 +219,7 @@ def by_allocation(usage: MemoryUsage) -> pd.DataFrame:
                 usage.op_names(end),
             ),
             "state": texts(STATES)[state],
-            "name": texts([*table["name"].cat.categories, ""])[frames.codes(table["name"])[row]],
+            "name": texts([*table.name.texts, ""])[table.name.codes[row]],
         }
     )
     order = order_by(-usage.size[described], usage.events.time[described])
@@ -230,7 +230,7 @@ def _times(usage: MemoryUsage, rows: Ints) -> Ints:
     return np.where(
         rows == NONE,
         MISSING,
-        np.append(usage.events.time, 0)[rows] - usage.attributed.capture.began,
+        lookup(usage.events.time, rows, 0) - usage.attributed.capture.began,
     )
 
 
@@ -341,7 +341,7 @@ def call_rises(usage: MemoryUsage, rows: Ints) -> tuple[Ints, Ints, Ints]:
     range_row, group = attributed.attribution.nesting.range[nodes], usage.group[rows[rows_of_nodes]]
     _, first_rows = number_groups(group, range_row)
     range_row, group = range_row[first_rows], group[first_rows]
-    start, end = (frames.ints(ranges, c)[range_row] for c in ("start", "end"))
+    start, end = ranges.start[range_row], ranges.end[range_row]
     rise = np.zeros(len(range_row), np.int64)
     order = order_by(usage.group, np.arange(len(usage.group))) if len(usage.group) else usage.group
     level = usage.used[order]
@@ -371,7 +371,7 @@ def call_workspaces(usage: MemoryUsage, rows: Ints) -> tuple[Ints, Ints, Ints]:
     place, nodes = stacks(attributed.attribution.nesting, usage.events.node[made])
     made, range_row = made[place], attributed.attribution.nesting.range[nodes]
     released = usage.pairs.partner[made]
-    is_temporary = usage.events.time[released] < frames.ints(ranges, "end")[range_row]
+    is_temporary = usage.events.time[released] < ranges.end[range_row]
     made, released, range_row = (c[is_temporary] for c in (made, released, range_row))
     call, first = number_groups(usage.group[made], range_row)
     size = usage.size[made]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, ratio, texts
 from bridge.analyze.cost.memory.usage import NAMES, NO_OP, PID_BITS, innermost_open
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import COUNTER
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -52,17 +52,17 @@ class Samples:
         marks = attributed.capture.marks
         kind, device, devices = _parse_marks(attributed)
         rows = np.flatnonzero(kind != NONE)
-        keys = [frames.ints(marks, c)[rows] for c in ("report", "process", "thread")]
-        order = rows[order_by(*keys, device[rows], frames.ints(marks, "time")[rows])]
-        value = frames.ints(marks, "payload")[order]
+        keys = [marks.report[rows], marks.process[rows], marks.thread[rows]]
+        order = rows[order_by(*keys, device[rows], marks.time[rows])]
+        value = marks.payload[order]
         used = np.flatnonzero(kind[order] == USED_KIND)
         reserved = _after(used, used + 1, kind[order], device[order], RESERVED_KIND)
         next_place = np.where(reserved == NONE, used, reserved) + 1
         process = _after(used, next_place, kind[order], device[order], PROCESS_KIND)
         used_rows = order[used]
-        row_keys = [frames.ints(marks, c)[used_rows] for c in ("report", "process")]
-        by_time = order_by(*row_keys, device[used_rows], frames.ints(marks, "time")[used_rows])
-        columns = [np.append(value, NONE)[place[by_time]] for place in (used, reserved, process)]
+        row_keys = [marks.report[used_rows], marks.process[used_rows]]
+        by_time = order_by(*row_keys, device[used_rows], marks.time[used_rows])
+        columns = [lookup(value, place[by_time]) for place in (used, reserved, process)]
         used_rows = used_rows[by_time]
         return cls(attributed, used_rows, device[used_rows], devices, *columns)
 
@@ -82,21 +82,21 @@ class Samples:
         """The code of the op in which each sample was taken, NONE for none."""
         marks = self.attributed.capture.marks
         node = innermost_open(self.attributed, marks, self.row, self.time)
-        result: Ints = np.append(self.attributed.node_op, NONE)[node]
+        result: Ints = lookup(self.attributed.node_op, node)
         return result
 
     @cached_property
     def step(self) -> Ints:
         """The number of the step in which each sample was taken, NONE for none."""
         marks, iterations = self.attributed.capture.marks, self.attributed.iterations
-        report, process = (frames.ints(marks, c)[self.row] for c in ("report", "process"))
-        at: Ints = np.append(iterations.number, NONE)[iterations.at(report, process, self.time)]
+        report, process = marks.report[self.row], marks.process[self.row]
+        at: Ints = lookup(iterations.number, iterations.at(report, process, self.time))
         return at
 
     @cached_property
     def time(self) -> Ints:
         """The time of each sample in ns, by the clock of its file."""
-        return frames.ints(self.attributed.capture.marks, "time")[self.row]
+        return self.attributed.capture.marks.time[self.row]
 
 
 def _after(used: Ints, place: Ints, kind: Ints, device: Ints, wanted: int) -> Ints:
@@ -178,11 +178,11 @@ def _highest(group: Ints, level: Ints, groups: int) -> Ints:
 
 def _device_keys(samples: Samples) -> list[Ints]:
     marks = samples.attributed.capture.marks
-    return [*(frames.ints(marks, c)[samples.row] for c in ("report", "process")), samples.device]
+    return [marks.report[samples.row], marks.process[samples.row], samples.device]
 
 
 def _device_columns(samples: Samples, rows: Ints) -> dict[str, Ints | NAMES]:
-    process = frames.ints(samples.attributed.capture.marks, "process")[samples.row[rows]]
+    process = samples.attributed.capture.marks.process[samples.row[rows]]
     names = texts([*samples.devices])
     return {"pid": process >> PID_BITS & PID, "device": names[samples.device[rows]]}
 
@@ -205,18 +205,15 @@ def _op_names(samples: Samples, op: Ints) -> NAMES:
 def _parse_marks(attributed: AttributedCapture) -> tuple[Ints, Ints, tuple[str, ...]]:
     """Return the kind of memory of each mark or NONE, and its device; then all devices."""
     marks = attributed.capture.marks
-    names = [_parse_name(name) for name in marks["name"].cat.categories]
+    names = [_parse_name(name) for name in marks.name.texts]
     devices = tuple(sorted({device for kind, device in names if kind != NONE}))
     code_of_device = {device: code for code, device in enumerate(devices)}
-    is_memory_domain = np.array(
-        [*(n == DOMAIN for n in marks["domain_name"].cat.categories), False]
-    )
-    name, domain = frames.codes(marks["name"]), frames.codes(marks["domain_name"])
+    name = marks.name.codes
     kind = np.array([*(kind for kind, _ in names), NONE], np.int64)[name]
     device = np.array([*(code_of_device.get(device, NONE) for _, device in names), NONE], np.int64)[
         name
     ]
-    return np.where(is_memory_domain[domain], kind, NONE), device, devices
+    return np.where(marks.domain_name.among(DOMAIN), kind, NONE), device, devices
 
 
 def _parse_name(name: str) -> tuple[int, str]:

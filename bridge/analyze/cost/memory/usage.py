@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import counts, sums, texts
 from bridge.importers import frames
-from bridge.importers.frames import MISSING, key_codes
+from bridge.importers.arrays import MISSING, lookup
+from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, stable_order
 from bridge.join.attributed import KEY, AttributedCapture
 
@@ -88,16 +88,19 @@ class Events:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Events:
         table = attributed.capture.memory
-        time = frames.ints(table, "time")
+        time = table.time
         row = stable_order(time) if len(time) else np.empty(0, np.int64)
         report, process, device, address = (
-            frames.ints(table, c)[row] for c in ("report", "process", "device", "address")
+            table.report[row],
+            table.process[row],
+            table.device[row],
+            table.address[row],
         )
-        operation = frames.ints(table, "operation")[row]
+        operation = table.operation[row]
         is_level = operation == frames.RESERVED
         level_number = np.where(is_level, np.arange(len(row)), NONE)  # levels are never released
         key, _ = number_groups(report, process, device, address, level_number)
-        group, groups = number_groups(report, process, device, frames.codes(table["kind"])[row])
+        group, groups = number_groups(report, process, device, table.kind.codes[row])
         node, call_time = _nodes_and_calls(attributed)
         return cls(
             row=row,
@@ -105,7 +108,7 @@ class Events:
             is_release=operation == frames.RELEASE,
             is_held=operation == frames.HELD,
             is_level=is_level,
-            bytes=np.maximum(frames.ints(table, "bytes")[row], 0),
+            bytes=np.maximum(table.bytes[row], 0),
             key=key,
             group=group,
             groups=groups,
@@ -124,25 +127,25 @@ def _nodes_and_calls(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     was open on its thread.
     """
     table = attributed.capture.memory
-    call = attributed.calls_of(*(frames.ints(table, c) for c in KEY))
-    time = frames.ints(table, "time")
-    node = np.append(attributed.launch_node, NONE)[call]
-    without_call = np.flatnonzero((call == NONE) & (frames.ints(table, "thread") != NONE))
+    call = attributed.calls_of(*(table[c] for c in KEY))
+    time = table.time
+    node = lookup(attributed.launch_node, call)
+    without_call = np.flatnonzero((call == NONE) & (table.thread != NONE))
     node[without_call] = innermost_open(attributed, table, without_call, time[without_call])
-    call_start = np.append(frames.ints(attributed.capture.launches, "start"), NONE)[call]
+    call_start = lookup(attributed.capture.launches.start, call)
     return node, np.where(call == NONE, time, call_start)
 
 
 def innermost_open(
-    attributed: AttributedCapture, table: pd.DataFrame, rows: Ints, time: Ints
+    attributed: AttributedCapture, table: frames.Instants, rows: Ints, time: Ints
 ) -> Ints:
     """Return the innermost node open at a time on the thread of each of these rows."""
     if not len(rows):
         return rows
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     thread_code, thread_of_node = key_codes(
-        [frames.ints(table, c)[rows] for c in ("report", "thread")],
-        [frames.ints(ranges, c)[nesting.range] for c in ("report", "thread")],
+        [table.report[rows], table.thread[rows]],
+        [ranges.report[nesting.range], ranges.thread[nesting.range]],
     )
     stack = np.full(
         max(int(thread_code.max(initial=0)), int(thread_of_node.max(initial=0))) + 1, NONE
@@ -229,9 +232,9 @@ class MemoryUsage:
         rows, table = np.flatnonzero(~self.events.is_held), self.attributed.capture.memory
         first_events = rows[_first_rows(self.group[rows])]
         rows = self.events.row[first_events]
-        reported = frames.ints(table, "allocated")[rows] - self.change[first_events]
-        is_usable = (frames.ints(table, "pool")[rows] == MISSING) & (reported >= 0)
-        is_usable &= frames.ints(table, "allocated")[rows] != MISSING
+        reported = table.allocated[rows] - self.change[first_events]
+        is_usable = (table.pool[rows] == MISSING) & (reported >= 0)
+        is_usable &= table.allocated[rows] != MISSING
         result[self.group[first_events]] = np.where(
             is_usable,
             np.maximum(reported, result[self.group[first_events]]),
@@ -251,7 +254,7 @@ class MemoryUsage:
         It is -1 without a pool.
         """
         table, row, events = self.attributed.capture.memory, self.events.row, self.events
-        level, pool = (frames.ints(table, c)[row] for c in ("reserved", "pool"))
+        level, pool = table.reserved[row], table.pool[row]
         has_level = level != MISSING
         paired = events.is_release & (self.pairs.partner != NONE)
         is_pooled = np.where(paired, has_level[self.pairs.partner], has_level)
@@ -272,19 +275,19 @@ class MemoryUsage:
 
     def op_of(self, rows: Ints) -> Ints:
         """Return the code of the op of each event, NONE for none."""
-        result: Ints = np.append(self.attributed.node_op, NONE)[self.events.node[rows]]
+        result: Ints = lookup(self.attributed.node_op, self.events.node[rows])
         return result
 
     def places(self, group: Ints) -> dict[str, Ints | NAMES]:
         """Return the columns that identify groups: pid, device, memory, and the file of several."""
         table, row = self.attributed.capture.memory, self.events.row[self.events.groups[group]]
         result: dict[str, Ints | NAMES] = {
-            "pid": frames.ints(table, "process")[row] >> PID_BITS & 0xFFFFFF,
-            "device": frames.ints(table, "device")[row],
+            "pid": table.process[row] >> PID_BITS & 0xFFFFFF,
+            "device": table.device[row],
             "memory": self.kinds(group),
         }
         if len(self.attributed.capture.source) > 1:
-            result["report"] = frames.ints(table, "report")[row]
+            result["report"] = table.report[row]
         return result
 
     def kinds(self, group: Ints) -> NAMES:
@@ -295,11 +298,11 @@ class MemoryUsage:
     def kind_of(self, group: Ints) -> Ints:
         """Return the kind of each group, a position in `frames.MEMORY_KINDS`."""
         table, row = self.attributed.capture.memory, self.events.row[self.events.groups[group]]
-        return frames.codes(table["kind"])[row]
+        return table.kind.codes[row]
 
     def steps(self, rows: Ints) -> Ints:
         """Return the number of the step of each event, NONE outside of steps."""
-        numbers: Ints = np.append(self.attributed.iterations.number, NONE)[self.events.step[rows]]
+        numbers: Ints = lookup(self.attributed.iterations.number, self.events.step[rows])
         return numbers
 
     def since_start(self, rows: Ints) -> Ints:

@@ -103,7 +103,7 @@ class FlopCounts:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        return frozenset(map(str, self.metrics.table["metric"].cat.categories))
+        return frozenset(self.metrics.table.metric.texts)
 
     @cached_property
     def seconds(self) -> Floats:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
-from bridge.importers.ncu.metrics import Metrics
+from bridge.importers.ncu.metrics import KernelMetrics, Metrics, RuleMessages
 from bridge.importers.ncu.metrics import concat as one_after_another
 from bridge.join.arrays import NONE, Ints, number_groups, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
@@ -66,12 +67,15 @@ def merge_metrics(parts: Sequence[Metrics]) -> Metrics:
         _select_surest(metrics.table, sources, "metric"),
         _select_surest(metrics.rules, sources, "rule"),
         new_number[code],
-        np.append(sources.least_certain, NONE)[new_number[code]],
+        lookup(sources.least_certain, new_number[code]),
         tuple(name for part in parts for name in part.source),
     )
 
 
-def _select_surest(table: pd.DataFrame, sources: _Sources, column: str) -> pd.DataFrame:
+Measured = TypeVar("Measured", KernelMetrics, RuleMessages)
+
+
+def _select_surest(table: Measured, sources: _Sources, column: str) -> Measured:
     """Return the rows of each combination, per metric or rule from the most certain file."""
     parts = [_rows(table, kernel) for kernel in sources.kernel]
     size = len(parts)
@@ -83,18 +87,17 @@ def _select_surest(table: pd.DataFrame, sources: _Sources, column: str) -> pd.Da
             for nth, ((of, _), sure) in enumerate(zip(parts, sources.sure, strict=True))
         ]
     )
-    code, distinct = number_groups(combination, frames.codes(table[column])[row])
+    code, distinct = number_groups(combination, table[column].codes[row])
     best = np.full(len(distinct), np.iinfo(np.int64).max)
     np.minimum.at(best, code, rank)
     selected = np.flatnonzero(rank == best[code])
     selected = selected[np.lexsort((row[selected], combination[selected]))]
-    result = table.iloc[row[selected]].assign(kernel=combination[selected])
-    return result.reset_index(drop=True)
+    return table.take(row[selected]).replace(kernel=combination[selected])
 
 
-def _rows(table: pd.DataFrame, kernel: Ints) -> tuple[Ints, Ints]:
+def _rows(table: KernelMetrics | RuleMessages, kernel: Ints) -> tuple[Ints, Ints]:
     """Return pairs of a combination and a row of its kernel, in order of rows."""
-    kernel_of_row = frames.ints(table, "kernel")
+    kernel_of_row = table.kernel
     measured = np.flatnonzero(kernel != NONE)
     first, end = (
         np.searchsorted(kernel_of_row, kernel[measured], side) for side in ("left", "right")
@@ -221,10 +224,7 @@ def _common_columns(
     rows = _kernels(timeline), _kernels(measured)
     columns = {
         name: np.concatenate(
-            [
-                frames.ints(j.capture.activities, name)[r]
-                for j, r in zip(captures, rows, strict=True)
-            ]
+            [j.capture.activities[name][r] for j, r in zip(captures, rows, strict=True)]
         )
         for name in (*GEOMETRY, "process", "device", "report")
     }
@@ -244,8 +244,8 @@ def _common_columns(
 def _kernels(attributed: AttributedCapture) -> Ints:
     """Return the rows of kernels in order of time."""
     activities = attributed.capture.activities
-    rows = np.flatnonzero(frames.is_kind(activities, frames.KERNEL))
-    return rows[stable_order(frames.ints(activities, "start")[rows])]
+    rows = np.flatnonzero(activities.kind.among(frames.KERNEL))
+    return rows[stable_order(activities.start[rows])]
 
 
 def _order_within(groups: Sequence[Ints], keys: Sequence[Ints]) -> Ints:
@@ -290,7 +290,7 @@ def _paths(
             [*(numbers.setdefault(path, len(numbers)) for path in names), NONE], np.int64
         )
         node = attributed.attribution.node[kernel_rows]
-        result.append(ids[np.where(node == NONE, NONE, np.append(code, NONE)[node])])
+        result.append(ids[np.where(node == NONE, NONE, lookup(code, node))])
     return result
 
 
@@ -318,8 +318,7 @@ def _distinct_names(
 ) -> tuple[Ints, list[tuple[str, str]]]:
     """Return a code per row, and the demangled name without blanks and the short name per code."""
     activities = attributed.capture.activities
-    full, short = (frames.codes(activities[c])[rows] for c in ("full_name", "name"))
-    code, first = number_groups(full, short)
-    fulls, shorts = ([*map(str, activities[c].cat.categories), ""] for c in ("full_name", "name"))
-    pairs = zip(full[first].tolist(), short[first].tolist(), strict=True)
-    return code, [("".join((fulls[f] or shorts[s]).split()), shorts[s]) for f, s in pairs]
+    full, short = activities.full_name[rows], activities.name[rows]
+    code, first = number_groups(full.codes, short.codes)
+    pairs = zip(full[first], short[first], strict=True)
+    return code, [("".join((whole or name).split()), name) for whole, name in pairs]

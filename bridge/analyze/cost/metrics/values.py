@@ -10,9 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import Floats, texts
-from bridge.importers import frames
 from bridge.importers.capture import Capture
-from bridge.importers.ncu.metrics import Metrics
+from bridge.importers.ncu.metrics import KernelMetrics, Metrics
 from bridge.join.arrays import Ints
 from bridge.knowledge.suggestions import unknown_name
 
@@ -187,7 +186,7 @@ def _metric(metrics: Metrics, name: str) -> MetricValues:
     return MetricValues(headline.aggregation, headline.unit, result)
 
 
-def _sum(values: pd.DataFrame, source: Source, unit: str, kernels: int) -> Floats:
+def _sum(values: KernelMetrics, source: Source, unit: str, kernels: int) -> Floats:
     """Return the sum of a source's metrics for each kernel, NaN where one is missing."""
     total = np.zeros(kernels)
     for factor, name in source:
@@ -195,30 +194,22 @@ def _sum(values: pd.DataFrame, source: Source, unit: str, kernels: int) -> Float
     return total
 
 
-def numbers_of(values: pd.DataFrame, name: str, kernels: int) -> Floats:
+def numbers_of(values: KernelMetrics, name: str, kernels: int) -> Floats:
     """Return a metric of each kernel by its full name, NaN for none."""
     return _numbers(values, _rows(values, name), kernels)
 
 
-def _rows(values: pd.DataFrame, name: str, unit: str | None = None) -> Ints:
+def _rows(values: KernelMetrics, name: str, unit: str | None = None) -> Ints:
     """Return the rows of a metric with this unit."""
-    result = _is(values["metric"], name)
+    result = values.metric.among(name)
     if unit is not None:
-        result &= _is(values["unit"], unit)
+        result &= values.unit.among(unit)
     return np.flatnonzero(result)
 
 
-def _is(column: pd.Series, name: str) -> NDArray[np.bool_]:
-    categories = list(column.cat.categories)
-    if name not in categories:
-        return np.zeros(len(column), bool)
-    result: NDArray[np.bool_] = frames.codes(column) == categories.index(name)
-    return result
-
-
-def _numbers(values: pd.DataFrame, rows: Ints, kernels: int) -> Floats:
+def _numbers(values: KernelMetrics, rows: Ints, kernels: int) -> Floats:
     numbers = np.full(kernels, np.nan)
-    numbers[frames.ints(values, "kernel")[rows]] = values["value"].to_numpy()[rows]
+    numbers[values.kernel[rows]] = values.value[rows]
     return numbers
 
 
@@ -227,15 +218,13 @@ def _metric_by_full_name(metrics: Metrics, name: str) -> MetricValues:
     values = metrics.table
     rows = _rows(values, name)
     if not len(rows):
-        known = (*HEADLINES, *values["metric"].cat.categories)
+        known = (*HEADLINES, *values.metric.texts)
         raise ValueError(unknown_name("metric", name, known, "--metrics list"))
-    unit = str(values["unit"].iloc[rows[0]])
+    unit = values.unit[rows[0]]
     numbers = _numbers(values, rows, metrics.kernels)
-    if np.isnan(numbers[frames.ints(values, "kernel")[rows]]).all():
+    if np.isnan(numbers[values.kernel[rows]]).all():
         text_values = texts([""] * len(numbers))
-        text_values[frames.ints(values, "kernel")[rows]] = (
-            values["text"].astype(object).to_numpy()[rows]
-        )
+        text_values[values.kernel[rows]] = values.text[rows].to_numpy()
         return MetricValues(MAX, unit, numbers, text_values)
     return MetricValues(default_aggregation(name, unit), unit, numbers)
 
@@ -251,16 +240,15 @@ def metric_list(capture: Capture) -> pd.DataFrame:
         (name, m.unit, aggregation, int((~np.isnan(m.numbers)).sum()))
         for name, aggregation, m in headline_metrics
     ]
-    codes, values = frames.codes(metrics.table["metric"]), metrics.table
+    codes, values = metrics.table.metric.codes, metrics.table
     count = np.bincount(codes, minlength=1)
     first = np.unique(codes, return_index=True)[1]
-    units = values["unit"].astype(object).to_numpy()[first].tolist()
-    is_text_metric = np.isnan(values["value"].to_numpy()[first]).tolist()
-    names = values["metric"].cat.categories.tolist()
-    for name, unit, is_text, kernels in sorted(
-        zip(names, units, is_text_metric, count.tolist(), strict=True)
+    units = values.unit[first].tolist()
+    is_text_metric = np.isnan(values.value[first]).tolist()
+    for name, of, is_text, number in sorted(
+        zip(values.metric.texts, units, is_text_metric, count.tolist(), strict=True)
     ):
-        rows.append((name, unit, "" if is_text else default_aggregation(name, unit), kernels))
+        rows.append((name, of, "" if is_text else default_aggregation(name, of), number))
     metric, unit, aggregation, kernels = zip(*(row for row in rows if row[3]), strict=True)
     return pd.DataFrame(
         {

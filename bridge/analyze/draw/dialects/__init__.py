@@ -20,7 +20,6 @@ from bridge.analyze.draw.timeline import (
 )
 from bridge.analyze.draw.timeline.parts import Arrows, Column, Json, NameColumn, Slices
 from bridge.analyze.draw.tracks import Group, Track, Tracks
-from bridge.importers import frames
 from bridge.importers.range_texts import SIZES, values
 from bridge.join.arrays import Ints
 from bridge.join.attributed import AttributedCapture
@@ -109,7 +108,7 @@ def _without_arrows(timeline: Timeline) -> Timeline:
 def _sizes(attributed: AttributedCapture) -> NameColumn:
     """Return the sizes of the inputs of each range, as PyTorch wrote them."""
     code, texts = values(attributed.capture.texts, SIZES).factorize()
-    return NameColumn(code[frames.ints(attributed.capture.ranges, "text")], list(texts))
+    return NameColumn(code[attributed.capture.ranges.text], list(texts))
 
 
 def _unique_names() -> Callable[[Track], Track]:

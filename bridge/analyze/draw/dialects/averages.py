@@ -20,6 +20,8 @@ from bridge.analyze.core.groups import Floats, counts, highest, lowest, sums, te
 from bridge.analyze.draw.dialects.average_rows import Averages
 from bridge.analyze.draw.dialects.torch import activity_names
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import Nesting, inherited
@@ -47,19 +49,19 @@ def stacks(attributed: AttributedCapture, rows: Ints, levels: int) -> tuple[Ints
         return np.zeros(len(rows), np.int64), [""]
     if not len(functions):
         return _recorded_stacks(attributed, rows, levels)
-    start, end = (frames.ints(ranges, c) for c in ("start", "end"))
-    stack, _ = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
+    start, end = ranges.start, ranges.end
+    stack, _ = number_groups(ranges.report, ranges.thread)
     nesting = Nesting.of(stack[functions], start[functions], end[functions], functions)
     forward_rows = _forward(attributed, rows)
     own = nesting.first_nodes(len(ranges))[forward_rows]  # the stack of a function is around it
     around = nesting.innermost(stack[forward_rows], start[forward_rows])
     node = np.where(own == NONE, around, nesting.parent[own])
-    names = [*ranges["name"].cat.categories, ""]
-    name_codes = np.append(frames.codes(ranges["name"])[nesting.range], NONE)
+    names = [*ranges.name.texts, ""]
+    name_codes = np.append(ranges.name.codes[nesting.range], NONE)
     code, texts = np.zeros(len(rows), np.int64), [""]
     for _ in range(levels):
         code, texts = _extended(code, texts, name_codes[node], names)
-        node = np.append(nesting.parent, NONE)[node]
+        node = lookup(nesting.parent, node)
     return code, texts
 
 
@@ -80,23 +82,14 @@ def _extended(code: Ints, texts: list[str], name: Ints, names: list[str]) -> tup
     return extended, [f"{texts[stack]}\n{names[function]}".strip("\n") for stack, function in pairs]
 
 
-def is_python(ranges: pd.DataFrame) -> Flags:
+def is_python(ranges: frames.Ranges) -> Flags:
     """Return which ranges are Python functions, of a trace with stacks."""
-    return _in_category(ranges, CATEGORY)
+    return ranges.category.among(CATEGORY)
 
 
-def _in_category(ranges: pd.DataFrame, name: str) -> Flags:
-    column = ranges["category"]
-    result: Flags = np.array([*(column.cat.categories == name), False])[frames.codes(column)]
-    return result
-
-
-def _listed(ranges: pd.DataFrame) -> Flags:
+def _listed(ranges: frames.Ranges) -> Flags:
     """Return which ranges have the name of a function that a stack lists."""
-    column = ranges["name"]
-    listed = np.array([*map(_is_listed, column.cat.categories), False])
-    result: Flags = listed[frames.codes(column)]
-    return result
+    return ranges.name.matching(_is_listed)
 
 
 def _is_listed(name: str) -> bool:
@@ -106,7 +99,7 @@ def _is_listed(name: str) -> bool:
 def _forward(attributed: AttributedCapture, rows: Ints) -> Ints:
     """Return for each range the forward range that it belongs to, or the range itself."""
     nodes = attributed.attribution.nesting.first_nodes(len(attributed.capture.ranges))[rows]
-    forward = np.append(attributed.directions.forward, NONE)[nodes]
+    forward = lookup(attributed.directions.forward, nodes)
     return np.where((nodes == NONE) | (forward == NONE), rows, forward)
 
 
@@ -156,7 +149,7 @@ class Host:
         parts = (attributed.capture.ranges, attributed.capture.launches)
 
         def column(name: str) -> Ints:
-            columns = (frames.ints(part, name) for part in parts)
+            columns = (part[name] for part in parts)
             return np.concatenate([c[row] for c, row in zip(columns, rows, strict=True)])
 
         report, thread, start, end = map(column, ("report", "thread", "start", "end"))
@@ -208,20 +201,19 @@ def _host_names(attributed: AttributedCapture) -> tuple[tuple[Ints, Ints], Ints,
     Python functions are listed as PyTorch lists them, whether they are ops or not.
     """
     ranges, launches = attributed.capture.ranges, attributed.capture.launches
-    range_names, op = ranges["name"], attributed.op
+    range_names, op = ranges.name, attributed.op
     rows = np.flatnonzero((op != NONE) | is_python(ranges))
-    pair, first = number_groups(op[rows], frames.codes(range_names)[rows])
-    recorded = [*range_names.cat.categories, ""]
+    pair, first = number_groups(op[rows], range_names.codes[rows])
+    recorded = [*range_names.texts, ""]
     op_names = [
         recorded[code] if op[row] == NONE else _op_key(attributed.ops[op[row]], recorded[code])
-        for row, code in zip(rows[first], frames.codes(range_names)[rows][first], strict=True)
+        for row, code in zip(rows[first], range_names.codes[rows][first], strict=True)
     ]
     hidden = np.array([name in HIDDEN for name in op_names], bool)[pair]
-    api = list(launches["name"].cat.categories)
-    codes, names = pd.factorize(np.array([*op_names, *api, ""], object))
-    op_codes, call_codes = codes[: len(op_names)], np.append(codes[len(op_names) :], NONE)
-    name = np.concatenate((op_codes[pair[~hidden]], call_codes[frames.codes(launches["name"])]))
-    return (rows[~hidden], np.arange(len(launches))), name.astype(np.int64), list(names)
+    names = Names.of([*op_names, *launches.name.texts])
+    of_op, of_call = np.split(names.codes, [len(op_names)])
+    name = np.concatenate((of_op[pair[~hidden]], lookup(of_call, launches.name.codes)))
+    return (rows[~hidden], np.arange(len(launches))), name, names.texts
 
 
 def _op_key(op: str, recorded: str) -> str:
@@ -246,8 +238,8 @@ def _parents(nesting: Nesting, instant: Flags) -> Ints:
         above[left] = nesting.parent[above[left]]
         left = left[above[left] != NONE]
     node = nesting.first_nodes(len(instant))
-    around = np.append(above, NONE)[node]
-    return np.append(nesting.range, NONE)[np.where(node == NONE, NONE, around)]
+    around = lookup(above, node)
+    return lookup(nesting.range, np.where(node == NONE, NONE, around))
 
 
 def _counted_as(parent: Ints, name: Ints) -> Ints:
@@ -356,7 +348,7 @@ def _keys(
     overload, overload_names = overloads(attributed) if by_overload else nothing
     stack, stack_texts = stacks(attributed, rows, levels)
     zeros = np.zeros(items + activities - len(rows), np.int64)
-    is_annotation = _in_category(attributed.capture.ranges, ANNOTATION).astype(np.int64)
+    is_annotation = attributed.capture.ranges.category.among(ANNOTATION).astype(np.int64)
     return Keys(
         device=np.repeat(np.arange(2), (items, activities)),
         name=np.concatenate((host_codes[host.name], device_codes[work.codes])).astype(np.int64),
@@ -480,10 +472,10 @@ def _python_totals(
 
 def _flops(attributed: AttributedCapture, host: Host, group: Ints, groups: int) -> Floats:
     """Return the recorded FLOPs of the calls of each group."""
-    column = attributed.capture.ranges["json"]
-    values = [_recorded_flops(text) for text in column.cat.categories]
+    column = attributed.capture.ranges.json
+    values = [_recorded_flops(text) for text in column.texts]
     items = np.flatnonzero(host.is_call[: host.ranges])
-    flops = np.array([*values, 0], np.float64)[frames.codes(column)[host.row[items]]]
+    flops = np.array([*values, 0], np.float64)[column.codes[host.row[items]]]
     total = np.zeros(groups)
     np.add.at(total, group[items], flops)
     return total
@@ -502,7 +494,7 @@ def _recorded_flops(text: str) -> float:
 
 def _first_begun(attributed: AttributedCapture, host: Host, group: Ints) -> Ints:
     """Return the groups in the order in which their first items began, outer groups first."""
-    start = np.concatenate((host.start, frames.ints(attributed.capture.activities, "start")))
+    start = np.concatenate((host.start, attributed.capture.activities.start))
     end = np.concatenate((host.end, attributed.end))
     groups = int(group.max(initial=NONE)) + 1
     first_start = lowest(group, start, groups)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.cost.memory import MemoryUsage
 from bridge.analyze.cost.occupancy import Occupancy
@@ -32,6 +31,7 @@ from bridge.analyze.draw.timeline.parts import (
 )
 from bridge.analyze.draw.tracks import Group, Home, Tracks, disjoint_lanes, nested_lanes
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.range_texts import SEQ, SIZES, numbers, values
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, outer_first_order
@@ -48,9 +48,9 @@ EXTERNAL = "External id"  # of an op, from 1; 0 for no op
 def enclosing_op_ids(attributed: AttributedCapture, annotated: Flags) -> Ints:
     """Return the external id of the innermost op around each API call, not of annotations."""
     attribution, nesting = attributed.attribution, attributed.attribution.nesting
-    node = nesting.innermost(attribution.stack, frames.ints(attributed.capture.launches, "start"))
+    node = nesting.innermost(attribution.stack, attributed.capture.launches.start)
     op_range = np.where(annotated[nesting.range], NONE, nesting.range)
-    return np.append(inherited(nesting, op_range), NONE)[node] + 1
+    return lookup(inherited(nesting, op_range), node) + 1
 
 
 def call_correlations(attributed: AttributedCapture) -> Ints:
@@ -58,7 +58,7 @@ def call_correlations(attributed: AttributedCapture) -> Ints:
 
     Calls are renumbered if the capture has several processes, whose numbers may be equal.
     """
-    correlation = frames.ints(attributed.capture.launches, "correlation")
+    correlation = attributed.capture.launches.correlation
     return correlation if _is_single_process(attributed) else np.arange(1, len(correlation) + 1)
 
 
@@ -68,15 +68,15 @@ def activity_ids(attributed: AttributedCapture, around: Ints) -> tuple[Ints, Int
     They are 0 and -1 without a call. ``around`` is the external id of each call.
     """
     launch = attributed.attribution.launch
-    correlation = np.append(call_correlations(attributed), NONE)[launch]
+    correlation = lookup(call_correlations(attributed), launch)
     if _is_single_process(attributed):
-        correlation = frames.ints(attributed.capture.activities, "correlation")
-    return np.append(around, 0)[launch], correlation
+        correlation = attributed.capture.activities.correlation
+    return lookup(around, launch, 0), correlation
 
 
 def _is_single_process(attributed: AttributedCapture) -> bool:
     tables = (attributed.capture.launches, attributed.capture.activities)
-    columns = (np.concatenate([frames.ints(t, c) for t in tables]) for c in ("report", "process"))
+    columns = (np.concatenate([t[c] for t in tables]) for c in ("report", "process"))
     return len(number_groups(*columns)[1]) <= 1
 
 
@@ -117,7 +117,7 @@ def device_work(attributed: AttributedCapture, tracks: Tracks, around: Ints) -> 
         all_activities,
         [
             replace(
-                all_activities.only(frames.is_kind(table, name)),
+                all_activities.only(table.kind.among(name)),
                 kind=kind,
                 args={**common, **args_of_kind.get(name, {})},
             )
@@ -129,22 +129,19 @@ def device_work(attributed: AttributedCapture, tracks: Tracks, around: Ints) -> 
 def _common_args(attributed: AttributedCapture, around: Ints) -> dict[str, Column]:
     table = attributed.capture.activities
     external, correlation = activity_ids(attributed, around)
-    places: Mapping[str, Column] = {
-        name: frames.ints(table, name) for name in ("device", "context", "stream")
-    }
+    places: Mapping[str, Column] = {name: table[name] for name in ("device", "context", "stream")}
     return {EXTERNAL: external, **places, "correlation": correlation}
 
 
 def _kernel_args(attributed: AttributedCapture) -> dict[str, Column]:
     table, occupancy = attributed.capture.activities, Occupancy.of(attributed)
     grid, block = (
-        ListColumn(tuple(frames.ints(table, f"{part}_{axis}") for axis in "xyz"))
-        for part in ("grid", "block")
+        ListColumn(tuple(table[f"{part}_{axis}"] for axis in "xyz")) for part in ("grid", "block")
     )
-    shared = (frames.ints(table, c) for c in ("shared_static", "shared_dynamic"))
+    shared = table.shared_static, table.shared_dynamic
     return {
         "queued": np.zeros(len(table), np.int64),
-        "registers per thread": frames.ints(table, "registers"),
+        "registers per thread": table.registers,
         "shared memory": sum(np.maximum(one, 0) for one in shared),  # type: ignore[dict-item]
         "blocks per SM": Json.reals(occupancy.blocks_per_sm, DIGITS),
         "warps per SM": Json.reals(occupancy.warps_per_sm, DIGITS),
@@ -155,7 +152,7 @@ def _kernel_args(attributed: AttributedCapture) -> dict[str, Column]:
 
 
 def _copy_args(attributed: AttributedCapture) -> dict[str, Column]:
-    count = frames.ints(attributed.capture.activities, "bytes")
+    count = attributed.capture.activities.bytes
     is_known = (count >= 0) & (attributed.duration > 0)
     bandwidth = np.divide(
         count, attributed.duration, out=np.full(len(count), np.nan), where=is_known
@@ -163,14 +160,13 @@ def _copy_args(attributed: AttributedCapture) -> dict[str, Column]:
     return {"bytes": count, "memory bandwidth (GB/s)": Json.reals(bandwidth, DIGITS)}
 
 
-def activity_names(table: pd.DataFrame) -> NameColumn:
+def activity_names(table: frames.Activities) -> NameColumn:
     """Return full names of kernels, and PyTorch's names of memcpys and memsets."""
-    full = name_column(table["full_name"])
-    is_copy = ~frames.is_kind(table, frames.KERNEL, frames.GRAPH)
-    keys = ("source_kind", "target_kind")
-    code, rows = number_groups(frames.codes(table["name"]), *(frames.ints(table, c) for c in keys))
-    distinct = table.iloc[rows]
-    names = list(map(_copy_name, *(distinct[column].tolist() for column in ("name", *keys))))
+    full = name_column(table.full_name)
+    is_copy = ~table.kind.among(frames.KERNEL, frames.GRAPH)
+    source, target = table.source_kind, table.target_kind
+    code, rows = number_groups(table.name.codes, source, target)
+    names = list(map(_copy_name, table.name[rows], source[rows].tolist(), target[rows].tolist()))
     return NameColumn(np.where(is_copy, code + len(full.names), full.codes), [*full.names, *names])
 
 
@@ -206,8 +202,7 @@ def memory_instants(attributed: AttributedCapture, tracks: Tracks) -> tuple[Slic
     usage = MemoryUsage.of(attributed)
     events, table = usage.events, attributed.capture.memory
     report, process, thread, device, address = (
-        frames.ints(table, c)[events.row]
-        for c in ("report", "process", "thread", "device", "address")
+        table[c][events.row] for c in ("report", "process", "thread", "device", "address")
     )
     kind = usage.kind_of(usage.group)
     device_type = np.where(np.isin(kind, [*HOST]), CPU, CUDA)
@@ -338,13 +333,13 @@ def _host(
 ) -> tuple[Slices, Slices]:
     """Draw ranges and calls nested on the threads that made them."""
     ranges, launches = attributed.capture.ranges, attributed.capture.launches
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP))
+    rows = np.flatnonzero(ranges.kind.among(frames.PUSH_POP))
     range_times, call_times = times(ranges), times(launches)
     report, thread, start, duration = (
         np.concatenate((own[rows], calls))
         for own, calls in zip(
-            (*(frames.ints(ranges, c) for c in ("report", "thread")), *range_times),
-            (*(frames.ints(launches, c) for c in ("report", "thread")), *call_times),
+            (ranges.report, ranges.thread, *range_times),
+            (launches.report, launches.thread, *call_times),
             strict=True,
         )
     )
@@ -361,7 +356,7 @@ def _host(
     args = {EXTERNAL: around, "correlation": call_correlations(attributed)}
     call_rows = np.arange(len(launches))
     return ops, make_slices(
-        "api", call_rows, track[len(rows) :], call_times, name_column(launches["name"]), args
+        "api", call_rows, track[len(rows) :], call_times, name_column(launches.name), args
     )
 
 
@@ -371,12 +366,11 @@ def _names(attributed: AttributedCapture) -> tuple[NameColumn, Flags]:
     Annotations are ranges that are no operators of a framework; in a capture without operators only
     the steps are.
     """
-    name = name_column(attributed.capture.ranges["name"])
-    is_operator = [parse(text).kind in OPERATORS for text in name.names]
-    is_operator_range = np.array([*is_operator, False])[name.codes]
-    annotated = (
-        ~is_operator_range if is_operator_range.any() else np.zeros(len(is_operator_range), bool)
+    name = name_column(attributed.capture.ranges.name)
+    is_operator = attributed.capture.ranges.name.matching(
+        lambda text: parse(text).kind in OPERATORS
     )
+    annotated = ~is_operator if is_operator.any() else is_operator
     steps = attributed.steps
     annotated[steps.range] = True
     numbers_of, code = np.unique(steps.number, return_inverse=True)
@@ -388,7 +382,7 @@ def _names(attributed: AttributedCapture) -> tuple[NameColumn, Flags]:
 
 def _op_args(attributed: AttributedCapture) -> dict[str, Column]:
     ranges, texts = attributed.capture.ranges, attributed.capture.texts
-    text = frames.ints(ranges, "text")
+    text = ranges.text
     args: dict[str, Column] = {
         EXTERNAL: np.arange(1, len(ranges) + 1),
         "Sequence number": numbers(texts, SEQ)[text],
@@ -397,7 +391,7 @@ def _op_args(attributed: AttributedCapture) -> dict[str, Column]:
     shapes = _json_lists(code[text], sizes)
     return args | {
         "Input Dims": shapes,
-        **_input_args(ranges["json"].cat.categories, frames.codes(ranges["json"])),
+        **_input_args(ranges.json.texts, ranges.json.codes),
     }
 
 

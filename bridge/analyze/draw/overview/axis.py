@@ -12,7 +12,6 @@ from bridge.analyze.checks.summary import Summary
 from bridge.analyze.checks.why import why
 from bridge.analyze.core.groups import counts, sums
 from bridge.analyze.core.totals import totals
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS
@@ -65,7 +64,7 @@ def figures(attributed: AttributedCapture, axis: Axis, summary: Summary) -> dict
     time, largest first. ``iteration`` is that of the process with the longest iterations, None if there are none.
     """
     runs, gpus = summary.use.runs, () if summary.use.nothing else summary.use.gpus
-    kinds = counts(frames.codes(attributed.capture.activities["kind"]), len(KIND_NAMES)).tolist()
+    kinds = counts(attributed.capture.activities.kind.codes, len(KIND_NAMES)).tolist()
     op, iterations = attributed.activity_op, summary.by_iteration
     return {
         "totals": totals(attributed),
@@ -116,7 +115,7 @@ class Axis:
     def of(cls, attributed: AttributedCapture) -> Axis:
         """Return the axis of a capture, from its first event to its last."""
         spans = [facts.span for facts in attributed.capture.facts]
-        start = frames.ints(attributed.capture.activities, "start")
+        start = attributed.capture.activities.start
         first, last = min(s[0] for s in spans), max(s[1] for s in spans)
         if len(start):
             first, last = min(first, int(start.min())), max(last, int(attributed.end.max()))

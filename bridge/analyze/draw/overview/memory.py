@@ -68,18 +68,18 @@ def _sample_series(attributed: AttributedCapture, axis: Axis) -> list[dict[str, 
     rows = np.flatnonzero(is_memory_sample(attributed))
     if not len(rows):
         return []
-    keys = (frames.ints(marks, c)[rows] for c in ("report", "process"))
-    group, first = number_groups(*keys, frames.codes(marks["name"])[rows])
-    time, value = frames.ints(marks, "time")[rows], sample_values(attributed, rows)
+    keys = marks.report[rows], marks.process[rows]
+    group, first = number_groups(*keys, marks.name.codes[rows])
+    time, value = marks.time[rows], sample_values(attributed, rows)
     order = order_by(group, time)
     edges = run_edges(group[order]).tolist()
-    is_multi_process = len(np.unique(frames.ints(marks, "process")[rows])) > 1
+    is_multi_process = len(np.unique(marks.process[rows])) > 1
     series = []
     for number, (a, b) in enumerate(pairwise(edges)):  # one iteration per counter
         selected = order[a:b]
         selected = selected[_extremes(axis.bins(MAX_BINS), time[selected], value[selected])]
-        name = str(marks["name"].iloc[rows[first[number]]]).removeprefix(COUNTER)
-        pid = frames.pid(int(frames.ints(marks, "process")[rows[first[number]]]))
+        name = marks.name[rows[first[number]]].removeprefix(COUNTER)
+        pid = frames.pid(int(marks.process[rows[first[number]]]))
         series.append(
             {
                 "name": f"{name}, process {pid}" if is_multi_process else name,

@@ -13,7 +13,7 @@ from bridge.analyze.core.groups import counts, highest, sums, times
 from bridge.analyze.draw.overview.axis import Axis, Bins, Names, largest_mask
 from bridge.analyze.run.concurrency.overlap import ANY, KINDS, Running, running
 from bridge.analyze.tables.breakdown import by_op
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS
@@ -33,13 +33,13 @@ def full_names(
     result is '' where the full name equals the name in ``names``, is unknown, or ``own`` is False
     as the group has several names.
     """
-    column = attributed.capture.activities["full_name"]
-    pair, first = number_groups(group, frames.codes(column))
-    group_of_pair, code = group[first], frames.codes(column)[first]
+    column = attributed.capture.activities.full_name
+    pair, first = number_groups(group, column.codes)
+    group_of_pair, code = group[first], column.codes[first]
     order = order_by(group_of_pair, -sums(pair, attributed.duration, len(first)), code)
     _, top = np.unique(group_of_pair[order], return_index=True)  # groups are numbered without gaps
     further = counts(group_of_pair, len(names)) - 1
-    texts = [*column.cat.categories, ""]
+    texts = [*column.texts, ""]
     chosen_names = (texts[c] for c in code[order][top].tolist())
     rows = zip(
         names.tolist(), chosen_names, further.tolist(), has_single_name.tolist(), strict=True
@@ -151,8 +151,8 @@ def _reasons(attributed: AttributedCapture) -> list[pd.DataFrame]:
 def _work(attributed: AttributedCapture, table: pd.DataFrame) -> dict[str, Any]:
     """Return kernels, memcpys, memsets and graphs by op and name, largest first."""
     row = _rows(attributed, table)
-    codes = frames.codes(attributed.activity_name)
-    categories = attributed.activity_name.cat.categories
+    codes = attributed.activity_name.codes
+    categories = attributed.activity_name.texts
     group, first = number_groups(row, codes)
     values = times(group, attributed.duration, len(first))
     is_listed = largest_mask(np.asarray(values["total_ns"]), MAX_KERNELS)
@@ -275,7 +275,7 @@ def _large_frames(tree: CallTree, total: Ints) -> Flags:
 
 
 def _frame_columns(tree: CallTree, total: Ints, is_kept: Flags, names: Names) -> dict[str, Any]:
-    cut = np.flatnonzero(~is_kept & np.append(is_kept, True)[tree.parent] & (total > 0))
+    cut = np.flatnonzero(~is_kept & lookup(is_kept, tree.parent, True) & (total > 0))
     parents, parent_index = np.unique(tree.parent[cut], return_inverse=True)
     rest_values, size = (
         sums(parent_index, total[cut], len(parents)),
@@ -302,7 +302,7 @@ def _frame_columns(tree: CallTree, total: Ints, is_kept: Flags, names: Names) ->
 
 def _drawing_order(tree: CallTree, rows: Ints, above: Ints, value: Ints) -> Ints:
     """Return the order by depth: steps in time order, others by size, sums last."""
-    depth = np.concatenate((tree.depth[rows], np.append(tree.depth, NONE)[above] + 1))
+    depth = np.concatenate((tree.depth[rows], lookup(tree.depth, above) + 1))
     is_rest = np.arange(len(value)) >= len(rows)
     is_step = np.append(tree.level[rows], np.full(len(above), NONE)) == STEP
     return order_by(

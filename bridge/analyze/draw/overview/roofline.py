@@ -35,7 +35,7 @@ def measured_roofline(
     flop_counts = FlopCounts(attributed.capture.metrics)
     kernel = measured_kernels(attributed)
     flops = np.append(flop_counts.flops, np.nan)[kernel]
-    listed = attributed.counted & frames.is_kind(attributed.capture.activities, frames.KERNEL)
+    listed = attributed.counted & attributed.capture.activities.kind.among(frames.KERNEL)
     parts = [
         _kernels_of_level(
             attributed, flops, np.append(flop_counts.bytes_of(level), np.nan)[kernel], listed, level
@@ -48,7 +48,7 @@ def measured_roofline(
     longest = table.groupby("code")["gpu_ns"].transform("max")
     order = np.lexsort((np.arange(len(table)), table["code"], -longest))
     table = table.iloc[order]
-    distinct = attributed.activity_name.cat.categories
+    distinct = attributed.activity_name.texts
     return {
         "op": names.of(str(distinct[code]) for code in table["code"].tolist()),
         **{c: table[c].tolist() for c in ("level", "flops", "bytes", "gpu_ns", "calls", "left")},
@@ -64,9 +64,9 @@ def _kernels_of_level(
     level: str,
 ) -> pd.DataFrame:
     """Return a row per kernel name with FLOPs and with bytes at a level."""
-    code, time = frames.codes(attributed.activity_name), attributed.duration
+    code, time = attributed.activity_name.codes, attributed.duration
     rows = np.flatnonzero(listed & (flops > 0) & (moved_bytes > 0) & (time > 0))
-    size = len(attributed.activity_name.cat.categories)
+    size = len(attributed.activity_name.texts)
     group_count, all_counts = counts(code[rows], size), counts(code[listed], size)
     result = np.flatnonzero(group_count)
     return pd.DataFrame(

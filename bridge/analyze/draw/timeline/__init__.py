@@ -33,6 +33,7 @@ from bridge.analyze.draw.timeline.parts import (
 from bridge.analyze.draw.tracks import Tracks
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.analyze.run.ranks import Ranks
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, stable_order
 from bridge.join.attributed import AttributedCapture
 
@@ -154,7 +155,7 @@ def _filter_arrows(timeline: Timeline) -> Arrows:
     rows = arrows.rows[device[arrows.rows] & calls[arrows.call[arrows.rows]]]
     start = next((s.start for s in timeline.slices if s.role == arrows.ops.role), arrows.ops.start)
     begin = arrows.calls.start[arrows.call]
-    is_open = np.append(ops, False)[arrows.op] & (begin >= np.append(start, 0)[arrows.op])
+    is_open = lookup(ops, arrows.op, False) & (begin >= lookup(start, arrows.op, 0))
     return replace(arrows, rows=rows, op=np.where(is_open, arrows.op, NONE))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import Floats, counts, highest, lowest
 from bridge.analyze.cost.metrics.values import HEADLINES, MATCH, MATCH_LEVELS, select_metrics
@@ -22,6 +21,7 @@ from bridge.analyze.draw.timeline.parts import name_column as named
 from bridge.analyze.draw.tracks import Tracks, disjoint_lanes, nested_lanes
 from bridge.analyze.run.concurrency.communication import message_columns
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import pick
 from bridge.join.arrays import (
     NONE,
@@ -116,7 +116,7 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
         "op": NameColumn(attributed.activity_op, ops),
         "path": _paths(attributed),
         "reason": NameColumn(_reason_codes(attributed.attribution.reason), list(REASONS)),
-        "correlation": frames.ints(table, "correlation"),
+        "correlation": table.correlation,
     }
     if is_marked.any():
         args["rule"] = NameColumn(
@@ -138,7 +138,7 @@ def _paths(attributed: AttributedCapture) -> Chain | NameColumn:
         code, texts = attributed.node_path
     else:
         code, texts = paths(nesting.parent, attributed.node_op, attributed.ops)
-    return NameColumn(np.append(code, NONE)[node], texts)
+    return NameColumn(lookup(code, node), texts)
 
 
 def _reason_codes(reason: Codes) -> Ints:
@@ -157,7 +157,7 @@ def activities_by_kind(attributed: AttributedCapture, all_activities: Slices) ->
     }
     return [
         replace(
-            all_activities.only(frames.is_kind(table, kind)),
+            all_activities.only(table.kind.among(kind)),
             kind=kind,
             args={
                 **all_activities.args,
@@ -178,7 +178,7 @@ def projections(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     nesting = attributed.attribution.nesting
     node, stream, start, end, number = _projected(attributed, tracks)
     track = tracks.lane(stream, nested_lanes(stream, start, end), "projection")
-    name = named(attributed.capture.ranges["name"])
+    name = named(attributed.capture.ranges.name)
     name_column = NameColumn(name.codes[nesting.range[node]], name.names)
     spans = start, end - start
     return make_slices(
@@ -198,7 +198,7 @@ def _projected(
     rows = np.flatnonzero(node != NONE)
     pairs = closure(parent, pick(node, rows), pick(tracks.of_activities, rows))
     above, group, size = pairs.parent, pairs.given, len(pairs.node)
-    start = pick(frames.ints(attributed.capture.activities, "start"), rows)
+    start = pick(attributed.capture.activities.start, rows)
     first = folded(above, lowest(group, start, size, empty=NEVER.max), np.minimum)
     last = folded(
         above, highest(group, pick(attributed.end, rows), size, empty=NEVER.min), np.maximum
@@ -218,11 +218,11 @@ def _first_nodes(attributed: AttributedCapture) -> Ints:
     size = counts(node + 1, len(parent) + 1)[1:]
     is_single = np.append(size == 1, False)  # the last entry is for activities without a node
     is_single[parent] = False
-    return np.where(is_single[node], np.append(parent, NONE)[node], node)
+    return np.where(is_single[node], lookup(parent, node), node)
 
 
-def _arg_column(table: pd.DataFrame, columns: tuple[str, ...]) -> Column:
-    first, *rest = (frames.ints(table, column) for column in columns)
+def _arg_column(table: frames.Activities, columns: tuple[str, ...]) -> Column:
+    first, *rest = (table[column] for column in columns)
     if columns[0] in MEMORY_KINDS:
         return NameColumn(first, list(frames.MEMORY_KINDS))
     return _extents(first, *rest) if rest else first

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.source_lines import REASONS, SourceLines, source_lines
 from bridge.analyze.cost.memory import MemoryUsage
@@ -26,6 +25,7 @@ from bridge.analyze.draw.tracks import Track, Tracks, nested_lanes
 from bridge.analyze.run.causes.operating_system import is_of_lock
 from bridge.analyze.run.frame_rate import Frames
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT, COUNTER, key_codes
 from bridge.join.arrays import (
     NONE,
@@ -45,27 +45,27 @@ def ops(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     """Draw push/pop ranges on the threads that pushed them."""
     ranges = attributed.capture.ranges
     rows, lane = _ranges_with_lanes(attributed)
-    host = tracks.host(*(taken(frames.ints(ranges, c), rows) for c in ("report", "thread")))
+    host = tracks.host(*(taken(ranges[c], rows) for c in ("report", "thread")))
     track = at_rows(tracks.lane(host, lane, "ops"), rows, len(ranges))
     args: dict[str, Column] = {
-        "domain": name_column(ranges["domain_name"], empty=""),
-        "category": name_column(ranges["category"], empty=""),
-        **_payload_args(frames.ints(ranges, "payload")),
+        "domain": name_column(ranges.domain_name, empty=""),
+        "category": name_column(ranges.category, empty=""),
+        **_payload_args(ranges.payload),
         **_detail_args(ranges),
         **_open_args(ranges),
         **_place_args(attributed),
     }
-    return make_slices("op", rows, track, times(ranges), name_column(ranges["name"]), args)
+    return make_slices("op", rows, track, times(ranges), name_column(ranges.name), args)
 
 
 def _ranges_with_lanes(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     """Return the push/pop ranges in drawing order, and the lane of each on its thread."""
     ranges, nesting = attributed.capture.ranges, attributed.attribution.nesting
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP) & ~is_of_lock(ranges))
+    rows = np.flatnonzero(ranges.kind.among(frames.PUSH_POP) & ~is_of_lock(ranges))
     if len(nesting) == len(rows) and not len(nesting.crossed):
         return nesting.range, repeated(0, len(rows))  # the join has already nested all of them
     start, duration = times(ranges)
-    report, thread = (frames.ints(ranges, c)[rows] for c in ("report", "thread"))
+    report, thread = ranges.report[rows], ranges.thread[rows]
     home = number_groups(report, thread)[0]
     # Of equal intervals the first row is the outer one; sorting and lanes keep the order of rows.
     order = outer_first_order(home, start[rows], (start + duration)[rows])
@@ -87,12 +87,12 @@ def steps(attributed: AttributedCapture, tracks: Tracks) -> Slices:
 def calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     """Draw CUDA API calls on tracks beside their threads."""
     launches = attributed.capture.launches
-    host = tracks.host(*(frames.ints(launches, c) for c in ("report", "thread")))
+    host = tracks.host(launches.report, launches.thread)
     start, duration = times(launches)
     track = tracks.lane(host, nested_lanes(host, start, start + duration), "api")
-    args = {"correlation": frames.ints(launches, "correlation"), **_source_args(attributed)}
+    args = {"correlation": launches.correlation, **_source_args(attributed)}
     rows = np.arange(len(launches))
-    return make_slices("api", rows, track, (start, duration), name_column(launches["name"]), args)
+    return make_slices("api", rows, track, (start, duration), name_column(launches.name), args)
 
 
 def _place_args(attributed: AttributedCapture) -> dict[str, Column]:
@@ -101,7 +101,7 @@ def _place_args(attributed: AttributedCapture) -> dict[str, Column]:
         return {}
     known, ranges = source_lines(attributed), len(attributed.capture.ranges)
     node = attributed.attribution.nesting.first_nodes(ranges)
-    return {"source": _line_column(known, np.append(known.own, NONE)[node])}
+    return {"source": _line_column(known, lookup(known.own, node))}
 
 
 def _source_args(attributed: AttributedCapture) -> dict[str, Column]:
@@ -113,7 +113,7 @@ def _source_args(attributed: AttributedCapture) -> dict[str, Column]:
 
 
 def _line_column(known: SourceLines, rows: Ints) -> NameColumn:
-    lines = zip(*(known.lines[c].tolist() for c in ("source", "function")), strict=True)
+    lines = zip(known.lines.source, known.lines.function, strict=True)
     return NameColumn(rows, [f"{source} {function}".strip() for source, function in lines])
 
 
@@ -129,9 +129,7 @@ def system_calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     """Draw calls of the operating system beside threads with ranges or API calls, within the recorded time."""
     capture = attributed.capture
     table, others = capture.system_calls, (capture.ranges, capture.launches)
-    own, *drawn = key_codes(
-        *(tuple(frames.ints(t, c) for c in ("report", "thread")) for t in (table, *others))
-    )
+    own, *drawn = key_codes(*(tuple(t[c] for c in ("report", "thread")) for t in (table, *others)))
     is_drawn = np.isin(own, np.concatenate([np.unique(code) for code in drawn]))
     rows = np.flatnonzero(is_drawn & _is_recorded(attributed, table))
     return _beside_threads(tracks, table, rows, "osrt")
@@ -143,18 +141,18 @@ def lock(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     return _beside_threads(tracks, ranges, np.flatnonzero(is_of_lock(ranges)), "gil")
 
 
-def _is_recorded(attributed: AttributedCapture, table: pd.DataFrame) -> Flags:
+def _is_recorded(attributed: AttributedCapture, table: frames.HostEvents) -> Flags:
     """Return whether each row began between the first and the last event of its file."""
-    report, start = (frames.ints(table, c) for c in ("report", "start"))
+    report, start = table.report, table.start
     spans = [facts.span for facts in attributed.capture.facts]
     first, last = (np.array([span[n] for span in spans]) for n in (0, 1))
     is_recorded: Flags = (start >= first[report]) & (start <= last[report])
     return is_recorded
 
 
-def _beside_threads(tracks: Tracks, table: pd.DataFrame, rows: Ints, role: str) -> Slices:
+def _beside_threads(tracks: Tracks, table: frames.HostEvents, rows: Ints, role: str) -> Slices:
     """Draw rows of a frame on tracks of a role beside their threads."""
-    host = tracks.host(*(frames.ints(table, c)[rows] for c in ("report", "thread")))
+    host = tracks.host(table.report[rows], table.thread[rows])
     start, duration = times(table)
     lane = nested_lanes(host, start[rows], (start + duration)[rows])
     track = at_rows(tracks.lane(host, lane, role), rows, len(table))
@@ -164,20 +162,20 @@ def _beside_threads(tracks: Tracks, table: pd.DataFrame, rows: Ints, role: str) 
 def phases(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     """Draw start/end ranges, which may end on any thread and may overlap."""
     ranges = attributed.capture.ranges
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
-    host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
+    rows = np.flatnonzero(ranges.kind.among(frames.START_END))
+    host = tracks.host(ranges.report[rows], ranges.thread[rows])
     track = at_rows(tracks.lane(host, repeated(0, len(rows)), "ops"), rows, len(ranges))
     return make_slices(
-        "phase", rows, track, times(ranges), name_column(ranges["name"]), _open_args(ranges)
+        "phase", rows, track, times(ranges), name_column(ranges.name), _open_args(ranges)
     )
 
 
 def marks(attributed: AttributedCapture, tracks: Tracks) -> tuple[Slices, list[Slices]]:
     """Draw marks as instants, and samples of counters as curves."""
     recorded = attributed.capture.marks
-    host = tracks.host(*(frames.ints(recorded, c) for c in ("report", "thread")))
+    host = tracks.host(recorded.report, recorded.thread)
     track = tracks.lane(host, np.zeros(len(recorded), np.int64), "ops")
-    time = frames.ints(recorded, "time")
+    time = recorded.time
     all_rows = np.arange(len(recorded))
     span = time, np.zeros_like(time)
     scope = {"scope": _scopes(recorded)}
@@ -190,13 +188,13 @@ def marks(attributed: AttributedCapture, tracks: Tracks) -> tuple[Slices, list[S
 MARK_SCOPES = {"thread": "t", "process": "p", "task": "p", "marker": "p", "global": "g"}
 
 
-def _scopes(marks: pd.DataFrame) -> NameColumn:
+def _scopes(marks: frames.Marks) -> NameColumn:
     """Return the scope of each mark: that of its category, else its thread."""
-    category = marks["category"]
-    letters = [MARK_SCOPES.get(name, "t") for name in category.cat.categories]
+    category = marks.category
+    letters = [MARK_SCOPES.get(name, "t") for name in category.texts]
     names = sorted({*MARK_SCOPES.values()})
     code = np.array([*map(names.index, letters), names.index("t")], np.int64)
-    return NameColumn(code[frames.codes(category)], names)
+    return NameColumn(code[category.codes], names)
 
 
 def frame_rates(attributed: AttributedCapture, tracks: Tracks) -> Slices:
@@ -204,19 +202,19 @@ def frame_rates(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     found, ranges = Frames.of(attributed), attributed.capture.ranges
     known = np.flatnonzero(found.since > 0)
     row = found.row[known]
-    host = tracks.host(*(frames.ints(ranges, c)[row] for c in ("report", "thread")))
+    host = tracks.host(ranges.report[row], ranges.thread[row])
     track = tracks.first_of_group()[tracks.lane(host, np.zeros(len(row), np.int64), "ops")]
-    names = [f"frames/s {name}" for name in ranges["name"].cat.categories]
+    names = [f"frames/s {name}" for name in ranges.name.texts]
     value = Json(np.arange(len(row)), [f"{rate:.3f}" for rate in found.rate[known].tolist()])
-    start = frames.ints(ranges, "start")[row]
-    name = NameColumn(frames.codes(ranges["name"])[row], names)
+    start = ranges.start[row]
+    name = NameColumn(ranges.name.codes[row], names)
     span = start, np.zeros_like(start)
     return make_slices("counter", np.arange(len(row)), track, span, name, {"value": value})
 
 
-def _detail_args(ranges: pd.DataFrame) -> dict[str, Column]:
+def _detail_args(ranges: frames.Ranges) -> dict[str, Column]:
     """Return the JSON details of ranges as a column, none if no range has any."""
-    details = name_column(ranges["json"], empty="")
+    details = name_column(ranges.json, empty="")
     return {"details": details} if (details.codes != NONE).any() else {}
 
 
@@ -233,29 +231,26 @@ def _payload_args(payload: Ints) -> dict[str, Column]:
     return {"payload": each(other, payload), "call id": each(call_id, payload)}
 
 
-def _open_args(ranges: pd.DataFrame) -> dict[str, Column]:
+def _open_args(ranges: frames.Ranges) -> dict[str, Column]:
     """Mark ranges that never ended, which are drawn to the end of the capture."""
-    is_open = ranges["open"].to_numpy()
+    is_open = ranges.open
     return {"open": np.where(is_open, 1, NONE) if is_open.any() else repeated(NONE, len(is_open))}
 
 
-def _is_counter(marks: pd.DataFrame) -> Flags:
-    names_counter = np.array(
-        [name.startswith(COUNTER) for name in marks["name"].cat.categories], bool
-    )
-    return np.append(names_counter, False)[frames.codes(marks["name"])]
+def _is_counter(marks: frames.Marks) -> Flags:
+    return marks.name.matching(lambda name: name.startswith(COUNTER))
 
 
-def _counters(recorded: pd.DataFrame, samples: Slices, tracks: Tracks) -> list[Slices]:
+def _counters(recorded: frames.Marks, samples: Slices, tracks: Tracks) -> list[Slices]:
     """Return the samples of counters, per process in order of time, whichever thread took them.
 
     Counters of integers are separate from those with other numbers, which are JSON.
     """
     name = replace(samples.name, names=[n.removeprefix(COUNTER) for n in samples.name.names])
-    number, json = frames.ints(recorded, "payload"), name_column(recorded["json"], empty="")
+    number, json = recorded.payload, name_column(recorded["json"], empty="")
     name_has_fraction = np.zeros(len(name.names), bool)
     name_has_fraction[name.codes[samples.rows[json.codes[samples.rows] != NONE]]] = True
-    has_fraction = np.append(name_has_fraction, False)[name.codes]
+    has_fraction = lookup(name_has_fraction, name.codes, False)
     distinct, code = np.unique(number, return_inverse=True)
     codes = np.where(json.codes == NONE, len(json.names) + code, json.codes)
     texts = Json(codes, [*json.names, *map(str, distinct.tolist())])
@@ -291,7 +286,7 @@ def memory_curves(
     usage = MemoryUsage.of(attributed)
     first_track = {track.group: n for n, track in reversed([*enumerate([*before, *tracks.made])])}
     table, row = attributed.capture.memory, usage.events.row[usage.events.groups]
-    columns = (frames.ints(table, c)[row].tolist() for c in ("report", "process", "device"))
+    columns = (table[c][row].tolist() for c in ("report", "process", "device"))
     keys = zip(*columns, strict=True)
     result = []
     for group, (report, process, device) in enumerate(

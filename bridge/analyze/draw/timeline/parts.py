@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.draw.tracks import Track, Tracks
 from bridge.importers import frames
+from bridge.importers.frames import Names
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -61,9 +61,9 @@ def device_curves(
     result: dict[str, list[tuple[int, Curve]]] = {
         name: [] for name in (CONCURRENCY, QUEUE, BUSY, LATENCY)
     }
-    order = order_by(device, frames.ints(activities, "start"))
+    order = order_by(device, activities.start)
     for home, (first, last) in zip(homes, pairwise(run_edges(device[order]).tolist()), strict=True):
-        report = int(activities["report"].iloc[order[first]])
+        report = int(activities.report[order[first]])
         for name, curve in _curves_of_device(attributed, order[first:last], span(report)):
             result[name].append((home, curve))
     return [curve_slices(name, curves) for name, curves in result.items() if curves]
@@ -73,13 +73,13 @@ def _curves_of_device(
     attributed: AttributedCapture, rows: Ints, span: Span
 ) -> Iterator[tuple[str, Curve]]:
     """Yield the curves of the activities of one device, which are sorted by start."""
-    start, end = frames.ints(attributed.capture.activities, "start")[rows], attributed.end[rows]
+    start, end = attributed.capture.activities.start[rows], attributed.end[rows]
     yield CONCURRENCY, thin_curve(*clip_curve(open_counts(start, end), span))
     yield BUSY, busy_share(start, end, span)
     launch = attributed.attribution.launch[rows]
     with_launch = np.flatnonzero(launch != NONE)
     if len(with_launch):
-        call_start = frames.ints(attributed.capture.launches, "start")[launch[with_launch]]
+        call_start = attributed.capture.launches.start[launch[with_launch]]
         yield QUEUE, thin_curve(*clip_curve(open_counts(call_start, end[with_launch]), span))
         latency = start[with_launch], start[with_launch] - call_start
         yield LATENCY, thin_curve(*_filter_curve(latency, span))
@@ -468,19 +468,19 @@ def shift_tracks(s: Slices, *, by: int) -> Slices:
     return replace(s, track=each(lambda track: np.where(track == NONE, NONE, track + by), s.track))
 
 
-def times(table: pd.DataFrame) -> tuple[Ints, Ints]:
+def times(table: frames.Timed) -> tuple[Ints, Ints]:
     """Return starts and durations; the duration is 0 where the end is before the start."""
-    start, end = frames.ints(table, "start"), frames.ints(table, "end")
+    start, end = table.start, table.end
     duration = end - start
     return start, np.maximum(duration, 0, out=duration)
 
 
-def name_column(column: pd.Series, empty: str | None = None) -> NameColumn:
+def name_column(column: Names, empty: str | None = None) -> NameColumn:
     """Return a column of names of a frame; the name ``empty`` counts as no name.
 
     The codes are as narrow as those of the frame, and not copied.
     """
-    names, codes = list(column.cat.categories), column.array.codes
+    names, codes = column.texts, column.compact
     if empty in names:
         codes = np.where(codes == names.index(empty), NONE, codes)
     return NameColumn(codes, names)

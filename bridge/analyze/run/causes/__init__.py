@@ -11,6 +11,7 @@ from bridge.analyze.core.groups import sums
 from bridge.analyze.run.causes.host_timeline import bound, call_ends, self_times_by_call
 from bridge.analyze.run.causes.starving import idle_times
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
@@ -34,14 +35,14 @@ def causes(
         column: sums(of_node[nodes], time[nodes], groups)
         for column, time in zip(CAUSES[:3], self_times_by_call(attributed), strict=True)
     }
-    group = np.append(of_node, NONE)[attributed.node] if of_activity is None else of_activity
+    group = lookup(of_node, attributed.node) if of_activity is None else of_activity
     rows = np.flatnonzero(attributed.counted & (group != NONE))
     group = group[rows]
     for column, time in zip(
         CAUSES[3:6], (queue_times(attributed), *idle_times(attributed)), strict=True
     ):
         times[column] = sums(group, time[rows], groups)
-    is_copy = frames.is_kind(attributed.capture.activities, frames.MEMCPY, frames.MEMSET)[rows]
+    is_copy = attributed.capture.activities.kind.among(frames.MEMCPY, frames.MEMSET)[rows]
     duration = attributed.duration[rows]
     kernels, copies = (sums(group[mask], duration[mask], groups) for mask in (~is_copy, is_copy))
     return times | {"bound": bound(kernels, copies, times)}
@@ -53,7 +54,7 @@ def queue_times(attributed: AttributedCapture) -> Ints:
     It is 0 if the activity began earlier or its API call is unknown.
     """
     launch = attributed.attribution.launch
-    start = frames.ints(attributed.capture.activities, "start")
-    wait = np.maximum(start - np.append(call_ends(attributed), 0)[launch], 0)
+    start = attributed.capture.activities.start
+    wait = np.maximum(start - lookup(call_ends(attributed), launch, 0), 0)
     is_unknown = (launch == NONE) | (attributed.attribution.reason == INVALID_TIME)
     return np.where(is_unknown, 0, wait)

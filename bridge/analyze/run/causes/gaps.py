@@ -10,7 +10,6 @@ import numpy as np
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.run.account import RunClocks, Span
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.attribution import INVALID_TIME
@@ -69,7 +68,7 @@ def _gaps(attributed: AttributedCapture) -> Gaps:
     """Return the gaps between activities, then those before the first activity of each GPU and behind its last."""
     devices = Devices.of_report(attributed)
     rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
-    start = frames.ints(attributed.capture.activities, "start")
+    start = attributed.capture.activities.start
     rows = rows[order_by(devices.gpu[rows], start[rows])]
     device, start = devices.gpu[rows], start[rows]
     latest_end, leader = _latest_ends(device, attributed.end[rows])

@@ -18,7 +18,7 @@ from bridge.analyze.core.kinds import (
     WAITING,
     calls_matching,
 )
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -59,7 +59,7 @@ def call_states(attributed: AttributedCapture) -> Ints:
 def call_ends(attributed: AttributedCapture) -> Ints:
     """Return the end of each API call in ns, its start if the end is before it."""
     calls = attributed.capture.launches
-    return np.maximum(frames.ints(calls, "end"), frames.ints(calls, "start"))
+    return np.maximum(calls.end, calls.start)
 
 
 def _returned_late(attributed: AttributedCapture) -> Flags:
@@ -68,7 +68,7 @@ def _returned_late(attributed: AttributedCapture) -> Flags:
     Asynchronous copies to pageable memory do so, too.
     """
     launch = attributed.attribution.launch
-    to_host = frames.ints(attributed.capture.activities, "copy_kind") == TO_HOST
+    to_host = attributed.capture.activities.copy_kind == TO_HOST
     copies = np.flatnonzero(to_host & (launch != NONE))
     late = copies[attributed.end[copies] <= call_ends(attributed)[launch[copies]]]
     result = np.zeros(len(attributed.capture.launches), bool)
@@ -221,7 +221,7 @@ class Timeline:
         is_inner = np.arange(len(row)) < np.repeat(np.cumsum(size), size) - 1
         return Pieces(
             row,
-            np.where(is_same_stack, np.append(self.state, 0)[edge], 0),
+            np.where(is_same_stack, lookup(self.state, edge, 0), 0),
             stack[row],
             np.maximum(start[row], opens),
             np.where(is_inner, closes, end[row]),
@@ -267,7 +267,7 @@ def self_times_by_call(attributed: AttributedCapture) -> tuple[Ints, Ints, Ints]
 def _time_in_calls(attributed: AttributedCapture, mask: Flags) -> Ints:
     """Return the self time of each node during which its thread was in one of these calls."""
     nesting = attributed.attribution.nesting
-    start = frames.ints(attributed.capture.launches, "start")
+    start = attributed.capture.launches.start
     columns = (attributed.attribution.stack, start, call_ends(attributed))
     cover = Cover.of(*(c if mask.all() else c[mask] for c in columns))
     return _without_children(nesting, cover.within(nesting.stack, nesting.start, nesting.end))

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import sums, texts
 from bridge.analyze.run.causes.host_timeline import Cover, Pieces
 from bridge.importers import frames
-from bridge.importers.frames import key_codes
+from bridge.importers.frames import OfThreads, key_codes
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -28,7 +27,7 @@ from bridge.join.attributed import AttributedCapture
 NO_THREAD = -2  # of a stack without nodes and calls; -1 is an unknown thread
 
 
-def stacks_of(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
+def stacks_of(attributed: AttributedCapture, table: OfThreads) -> Ints:
     """Return the stack in the nesting of the thread of each row, NONE for a thread without ranges and API calls."""
     if not len(table):
         return np.empty(0, np.int64)
@@ -37,9 +36,9 @@ def stacks_of(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
     columns = "report", "thread"
     keys = [np.full(stacks, NO_THREAD) for _ in columns]  # of each stack
     for key, column in zip(keys, columns, strict=True):
-        key[nesting.stack] = frames.ints(attributed.capture.ranges, column)[nesting.range]
-        key[of_call] = frames.ints(attributed.capture.launches, column)
-    code, of_stack = key_codes([frames.ints(table, column) for column in columns], keys)
+        key[nesting.stack] = attributed.capture.ranges[column][nesting.range]
+        key[of_call] = attributed.capture.launches[column]
+    code, of_stack = key_codes([table[column] for column in columns], keys)
     stack = np.full(max(int(code.max()), int(of_stack.max(initial=NONE))) + 1, NONE)
     stack[of_stack] = np.arange(stacks)
     return stack[code]
@@ -95,7 +94,7 @@ def system_time(attributed: AttributedCapture, stack: Ints, start: Ints, end: In
     """
     calls = attributed.capture.system_calls
     thread = stacks_of(attributed, calls)
-    begin, stop = (frames.ints(calls, c) for c in ("start", "end"))
+    begin, stop = calls.start, calls.end
     return meetings(stack, start, end, (thread, begin, stop), outer_calls(thread, begin, stop))
 
 
@@ -125,10 +124,10 @@ def off_cpu(attributed: AttributedCapture, last: int) -> Cover:
     """
     switches = attributed.capture.context_switches
     stack = stacks_of(attributed, switches)
-    time = frames.ints(switches, "time")
+    time = switches.time
     known = np.flatnonzero(stack != NONE)
     order = known[order_by(stack[known], time[known])]
-    stack, time, on_cpu = stack[order], time[order], switches["on_cpu"].to_numpy()[order]
+    stack, time, on_cpu = stack[order], time[order], switches.on_cpu[order]
     until = np.append(time[1:], last)[: len(time)]
     until[run_edges(stack)[1:] - 1] = last  # after the last switch of each thread
     away = np.flatnonzero(~on_cpu)
@@ -173,42 +172,38 @@ def lock_waits(attributed: AttributedCapture, pieces: Pieces) -> LockWaits | Non
     if not of_lock.any():
         return None
     waits, holds = (
-        np.flatnonzero(of_lock & (ranges["name"] == name).to_numpy())
+        np.flatnonzero(of_lock & ranges.name.among(name))
         for name in (frames.WAITS_FOR_GIL, frames.HOLDS_GIL)
     )
-    start, end = (frames.ints(ranges, c) for c in ("start", "end"))
+    start, end = ranges.start, ranges.end
     stack = stacks_of(attributed, ranges)
     waited = meetings(pieces.stack, pieces.start, pieces.end, (stack, start, end), waits)
-    process = number_groups(*(frames.ints(ranges, c) for c in ("report", "process")))[0]
+    process = number_groups(ranges.report, ranges.process)[0]
     held = meetings(process[waited.event], waited.start, waited.end, (process, start, end), holds)
-    thread, first = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
+    thread, first = number_groups(ranges.report, ranges.thread)
     return LockWaits(
         waited.interval,
         waited.time,
         waited.interval[held.interval],
         thread[held.event],
         held.time,
-        _thread_names(attributed, ranges.iloc[first]),
+        _thread_names(attributed, ranges.take(first)),
     )
 
 
-def is_of_lock(ranges: pd.DataFrame) -> Flags:
+def is_of_lock(ranges: frames.Ranges) -> Flags:
     """Return whether nsys recorded each range for the lock of Python."""
-    domains = ranges["domain_name"].cat
-    if frames.GIL_DOMAIN not in domains.categories:
-        return np.zeros(len(ranges), bool)
-    is_lock: Flags = (ranges["domain_name"] == frames.GIL_DOMAIN).to_numpy()
-    return is_lock
+    return ranges.domain_name.among(frames.GIL_DOMAIN)
 
 
-def _thread_names(attributed: AttributedCapture, rows: pd.DataFrame) -> list[str]:
+def _thread_names(attributed: AttributedCapture, rows: frames.Ranges) -> list[str]:
     """Return the name and number of the thread of each row."""
     threads = attributed.capture.threads
-    keys = zip(threads["report"].tolist(), threads["thread"].tolist(), strict=True)
-    names = dict(zip(keys, threads["name"].astype(str).tolist(), strict=True))
+    keys = zip(threads.report.tolist(), threads.thread.tolist(), strict=True)
+    names = dict(zip(keys, threads.name, strict=True))
     return [
         f"{names.get((report, thread)) or 'thread'} {thread & frames.ID_BITS}"
-        for report, thread in zip(rows["report"].tolist(), rows["thread"].tolist(), strict=True)
+        for report, thread in zip(rows.report.tolist(), rows.thread.tolist(), strict=True)
     ]
 
 
@@ -228,11 +223,11 @@ class HostTimes:
     @classmethod
     def of(cls, attributed: AttributedCapture, pieces: Pieces) -> HostTimes:
         system = system_time(attributed, pieces.stack, pieces.start, pieces.end)
-        names = attributed.capture.system_calls["name"]
+        names = attributed.capture.system_calls.name
         return cls(
             system,
-            frames.codes(names)[system.event],
-            list(names.cat.categories),
+            names.codes[system.event],
+            list(names.texts),
             _off_cpu(attributed, pieces),
             lock_waits(attributed, pieces),
         )

@@ -19,7 +19,7 @@ from bridge.analyze.run.causes.host_timeline import (
     call_states,
     concatenate,
 )
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, unions
 from bridge.join.attributed import AttributedCapture
 
@@ -75,7 +75,7 @@ def _nodes(attributed: AttributedCapture) -> tuple[Ints, Ints, Ints, Ints]:
 
 def _calls(attributed: AttributedCapture) -> tuple[Ints, Ints, Ints, Ints]:
     """Return the stack, start, end and state of each API call."""
-    start = frames.ints(attributed.capture.launches, "start")
+    start = attributed.capture.launches.start
     return attributed.attribution.stack, start, call_ends(attributed), call_states(attributed)
 
 
@@ -92,8 +92,8 @@ def _launching_stacks(attributed: AttributedCapture, gaps: Gaps) -> tuple[Ints, 
 
 def _host_ends(attributed: AttributedCapture, gaps: Gaps) -> Ints:
     """Return until when the host explains each gap: until the launching call returned."""
-    launch = np.append(attributed.attribution.launch, NONE)[gaps.ended_by]
-    returned = np.append(call_ends(attributed), 0)[launch]
+    launch = lookup(attributed.attribution.launch, gaps.ended_by)
+    returned = lookup(call_ends(attributed), launch, 0)
     return np.where(launch == NONE, gaps.start, np.clip(returned, gaps.start, gaps.end))
 
 

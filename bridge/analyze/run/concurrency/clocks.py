@@ -16,7 +16,7 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles
 from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
 from bridge.analyze.run.ranks.members import host_of
-from bridge.importers import frames
+from bridge.importers.arrays import MISSING
 from bridge.importers.capture import Facts
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
@@ -131,7 +131,7 @@ def clocks_by_start(facts: Sequence[Facts]) -> Clocks:
 
     Only files of one session, around the first file with a recorded start, are aligned.
     """
-    with_start = [n for n, fact in enumerate(facts) if fact.epoch_ns != frames.MISSING]
+    with_start = [n for n, fact in enumerate(facts) if fact.epoch_ns != MISSING]
     first = with_start[0] if with_start else 0
     offset, spread = np.zeros(len(facts), np.int64), np.full(len(facts), NONE)
     known_by = [APART if n in with_start else UNKNOWN for n in range(len(facts))]
@@ -173,7 +173,7 @@ class CollectiveEnds:
         rank, stream, kind, start, _ = call_columns(attributed, calls, devices)
         collective = match_collectives(rank, stream, kind, start)
         rows = np.flatnonzero(np.isin(calls.collective, list(JOINT)))
-        report = frames.ints(attributed.capture.activities, "report")[calls.row]
+        report = attributed.capture.activities.report[calls.row]
         one, first = number_groups(collective[rows], report[rows])
         end = highest(one, attributed.end[calls.row[rows]], len(first))
         return cls(collective[rows[first]], report[rows[first]], end)

@@ -13,7 +13,6 @@ from bridge.analyze.run.concurrency.clocks import Clocks, match_collectives, tra
 from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.ranks.members import rank_of
-from bridge.importers import frames
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -51,7 +50,7 @@ def arrivals(
     rank, stream, kind, recorded_start, _ = columns_of_calls
     collective = match_collectives(rank, stream, kind, recorded_start)
     clocks = Clocks.of(attributed)
-    report = frames.ints(attributed.capture.activities, "report")[calls.row]
+    report = attributed.capture.activities.report[calls.row]
     start = recorded_start + clocks.offset[report]
     size = int(collective.max()) + 1
     spread = highest(collective, start, size) - lowest(collective, start, size)
@@ -161,14 +160,11 @@ def _links(attributed: AttributedCapture, rows: Ints) -> Ints:
     """Return the bandwidth of the link of each activity's GPU in 10**6 bytes per second, -1 if unknown."""
     capture, known = attributed.capture, catalogue()
     of_row, of_device = key_codes(
-        *(
-            [frames.ints(t, c)[r] for c in KEY]
-            for t, r in ((capture.activities, rows), (capture.devices, ALL))
-        )
+        *([t[c][r] for c in KEY] for t, r in ((capture.activities, rows), (capture.devices, ALL)))
     )
     limits = np.full(int(max(of_row.max(initial=0), of_device.max(initial=0))) + 1, UNKNOWN)
-    names = capture.devices["name"].astype(str).tolist()
-    limits[of_device] = [round(MEGA * known.link_gb_per_s(name)) or UNKNOWN for name in names]
+    links = (known.link_gb_per_s(name) for name in capture.devices.name)
+    limits[of_device] = [round(MEGA * link) or UNKNOWN for link in links]
     result: Ints = limits[of_row]
     return result
 

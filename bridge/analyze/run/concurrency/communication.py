@@ -17,7 +17,7 @@ from bridge.analyze.core.groups import Floats, texts
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.concurrency.collective_names import collective_of, parse_kernel
 from bridge.analyze.run.concurrency.nccl import NUMBERS, NcclMessages, communicator_texts
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, at_rows, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -150,10 +150,10 @@ class CollectiveDetails:
     @classmethod
     def of(cls, attributed: AttributedCapture, rows: Ints) -> CollectiveDetails:
         """Read the details around some activities; the innermost range with details counts."""
-        nesting, column = attributed.attribution.nesting, attributed.capture.ranges["json"]
+        nesting, column = attributed.attribution.nesting, attributed.capture.ranges.json
         node = attributed.attribution.node[rows]
-        result = _elements_of_shapes(attributed, np.append(nesting.range, NONE)[node])
-        json, written = frames.codes(column), column.cat.categories
+        result = _elements_of_shapes(attributed, lookup(nesting.range, node))
+        json, written = column.codes, column.texts
         details, code = [Details()], np.zeros(len(rows), np.int64)
         remaining = np.flatnonzero(node != NONE)
         node = node[remaining]
@@ -176,11 +176,9 @@ class CollectiveDetails:
 def _elements_of_shapes(attributed: AttributedCapture, rows: Ints) -> Ints:
     """Return the number of elements of the shapes in the texts of ranges, -1 if there are none."""
     capture, result = attributed.capture, np.full(len(rows), UNKNOWN, np.int64)
-    op = np.append(attributed.op, NONE)[rows]
+    op = lookup(attributed.op, rows)
     present = np.flatnonzero(_is_collective(attributed)[op])
-    text, inverse = np.unique(
-        frames.ints(capture.ranges, "text")[rows[present]], return_inverse=True
-    )
+    text, inverse = np.unique(capture.ranges.text[rows[present]], return_inverse=True)
     lines = [dict(parse(name).arguments).get(RECORDED_SIZES) for name in capture.texts.decode(text)]
     element_counts = [elements(shapes) for shapes in lines]
     result[present] = np.array(element_counts, np.int64)[inverse]
@@ -220,11 +218,11 @@ class CommunicationCalls:
     def of(cls, attributed: AttributedCapture) -> CommunicationCalls:
         """Describe the kernels; each combination of name, text and details is read once."""
         row = np.flatnonzero(is_communication(attributed))
-        kernel = attributed.capture.activities["name"]
-        name, names = frames.codes(kernel)[row], kernel.cat.categories
+        kernel = attributed.capture.activities.name
+        name, names = kernel.codes[row], kernel.texts
         sent = CollectiveDetails.of(attributed, row)
         op = attributed.attribution.node[row]
-        op = np.append(attributed.node_op, NONE)[op]
+        op = lookup(attributed.node_op, op)
         code, first = number_groups(name, op, sent.code, sent.elements)
         descriptions = [
             _describe(
@@ -319,9 +317,9 @@ def call_columns(
     """Return rank, stream, kind, start and duration of each call; a rank is a GPU."""
     activities = attributed.capture.activities
     columns = ("process", "context", "stream")
-    stream, _ = number_groups(*(frames.ints(activities, c)[calls.row] for c in columns))
-    kind = frames.codes(activities["name"])[calls.row]
-    start = frames.ints(activities, "start")[calls.row]
+    stream, _ = number_groups(*(activities[c][calls.row] for c in columns))
+    kind = activities.name.codes[calls.row]
+    start = activities.start[calls.row]
     return devices.gpu[calls.row], stream, kind, start, attributed.duration[calls.row]
 
 

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, lowest, sums
 from bridge.analyze.run.concurrency.collective_names import collective_of
-from bridge.importers import frames
-from bridge.importers.frames import key_codes
+from bridge.importers.arrays import lookup
+from bridge.importers.frames import NcclCalls, key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.nesting import Nesting
@@ -81,7 +80,7 @@ class _Joined:
     per group of calls, NONE outside of groups; that of an ncclGroupEnd is the group that it ends.
     """
 
-    table: pd.DataFrame
+    table: NcclCalls
     stack: Ints
     of_launch: Ints
     nesting: Nesting
@@ -112,19 +111,19 @@ class _Joined:
     ) -> tuple[Ints, Ints]:
         """Return the unit of each kernel, NONE if unknown, and the kind of messages in it."""
         launch = attributed.attribution.launch[rows]
-        start = np.append(frames.ints(attributed.capture.launches, "start"), 0)[launch]
-        stack = np.append(self.of_launch, NONE)[launch]
+        start = lookup(attributed.capture.launches.start, launch, 0)
+        stack = lookup(self.of_launch, launch)
         node = self.nesting.innermost(stack, start)
-        node = np.where(np.append(self.nesting.stack, NONE)[node] == stack, node, NONE)
-        call = np.where(launch == NONE, NONE, np.append(self.nesting.range, NONE)[node])
-        is_end = np.append(self.is_end, False)[call]
-        has_message = np.append(self.kind > 0, False)[call]
+        node = np.where(lookup(self.nesting.stack, node) == stack, node, NONE)
+        call = np.where(launch == NONE, NONE, lookup(self.nesting.range, node))
+        is_end = lookup(self.is_end, call, False)
+        has_message = lookup(self.kind > 0, call, False)
         unit = np.where(
             is_end | has_message, np.append(self._unit(np.arange(len(self.kind))), NONE)[call], NONE
         )
         codes = {name: code for code, name in enumerate(self.kinds)}
         of_kernel = np.array([codes.get(name, NONE) for name in kinds], np.int64)
-        kind = np.where(has_message, np.append(self.kind, NONE)[call], of_kernel)
+        kind = np.where(has_message, lookup(self.kind, call), of_kernel)
         return np.where(kind > 0, unit, NONE), kind
 
     def _unit(self, calls: Ints) -> Ints:
@@ -136,19 +135,15 @@ class _Joined:
 @once
 def _joined(attributed: AttributedCapture) -> _Joined:
     calls, launches = attributed.capture.nccl_calls, attributed.capture.launches
-    columns = [[frames.ints(t, c) for c in ("report", "thread")] for t in (calls, launches)]
+    columns = [[t.report, t.thread] for t in (calls, launches)]
     stack, of_launch = key_codes(*columns)
-    start, end = (frames.ints(calls, c) for c in ("start", "end"))
-    names = [*calls["name"].cat.categories]
-    code = frames.codes(calls["name"])
-    found = [message_kind(name) for name in names]
+    start, end = calls.start, calls.end
+    found = [message_kind(name) for name in calls.name.texts]
     kinds = ["", *dict.fromkeys(kind for kind in found if kind)]
-    kind = np.array([kinds.index(name) for name in found], np.int64)[code]
-    size = frames.ints(calls, "bytes")
+    kind = np.array([kinds.index(name) for name in found], np.int64)[calls.name.codes]
+    size = calls.bytes
     kind = np.where((size >= 0) & (size <= MOST_BYTES), kind, 0)
-    is_start, is_end = (
-        np.array([name == word for name in names], bool)[code] for word in (GROUP_START, GROUP_END)
-    )
+    is_start, is_end = calls.name.among(GROUP_START), calls.name.among(GROUP_END)
     return _Joined(
         table=calls,
         stack=stack,
@@ -202,16 +197,15 @@ class _Totals:
     @classmethod
     def of(cls, joined: _Joined, members: Ints, unit: Ints, size: int) -> _Totals:
         table = joined.table
-        byte_counts = frames.ints(table, "bytes")[members]
-        names = np.array([name == RECV for name in table["name"].cat.categories], bool)
-        is_received = names[frames.codes(table["name"])[members]]
+        byte_counts = table.bytes[members]
+        is_received = table.name[members].among(RECV)
         has_sent = counts(unit[~is_received], size) > 0
         # What is received was sent by another rank, or by this one: it counts where nothing is sent.
         is_counted = ~is_received | ~has_sent[unit]
-        columns = {name: frames.ints(table, name)[members] for name in SAME}
-        operators = table["reduction"].cat.categories
+        columns = {name: table[name][members] for name in SAME}
+        operators = table.reduction.texts
         code = np.array([n if name else NONE for n, name in enumerate(operators)], np.int64)
-        columns["reduction"] = np.append(code, NONE)[frames.codes(table["reduction"])[members]]
+        columns["reduction"] = lookup(code, table.reduction.codes[members])
         same = {}
         for name, values in columns.items():
             low, high = (f(unit, values, size) for f in (lowest, highest))
@@ -235,8 +229,8 @@ class _Totals:
         )
         number = np.where(is_alone, self.count, np.where(is_each, 1, UNKNOWN))
         taken = {name: np.append(values, UNKNOWN)[unit] for name, values in self.same.items()}
-        process = frames.ints(attributed.capture.activities, "process")[rows]
-        report = frames.ints(attributed.capture.activities, "report")[rows]
+        process = attributed.capture.activities.process[rows]
+        report = attributed.capture.activities.report[rows]
         ranks, rank = _ranks(joined.table, taken["communicator"], report, process)
         return NcclMessages(
             bytes=np.append(per_kernel, UNKNOWN)[unit],
@@ -247,18 +241,14 @@ class _Totals:
             peer=taken["peer"],
             root=taken["root"],
             reduction=taken["reduction"],
-            reductions=[*joined.table["reduction"].cat.categories],
+            reductions=[*joined.table.reduction.texts],
         )
 
 
-def _ranks(
-    table: pd.DataFrame, communicator: Ints, report: Ints, process: Ints
-) -> tuple[Ints, Ints]:
+def _ranks(table: NcclCalls, communicator: Ints, report: Ints, process: Ints) -> tuple[Ints, Ints]:
     """Return the ranks of communicators, and the rank of the process; -1 where not said or not unique."""
-    rows = np.flatnonzero(frames.ints(table, "ranks") > 0)
-    said = [
-        frames.ints(table, c)[rows] for c in ("communicator", "report", "process", "ranks", "rank")
-    ]
+    rows = np.flatnonzero(table.ranks > 0)
+    said = [table[c][rows] for c in ("communicator", "report", "process", "ranks", "rank")]
     ranks = _agreed(said[:1], said[3], [communicator])
     rank = _agreed(said[:3], said[4], [communicator, report, process])
     unknown = communicator == UNKNOWN

@@ -10,6 +10,7 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import sums
 from bridge.analyze.core.kinds import is_communication
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import AttributedCapture, once
 
@@ -29,8 +30,8 @@ class WorkKinds:
 def work_kinds(attributed: AttributedCapture) -> WorkKinds:
     """Classify activities; kernels that do not communicate compute."""
     activities, communication = attributed.capture.activities, is_communication(attributed)
-    kernels = frames.is_kind(activities, frames.KERNEL)
-    memops = frames.is_kind(activities, frames.MEMCPY, frames.MEMSET)
+    kernels = activities.kind.among(frames.KERNEL)
+    memops = activities.kind.among(frames.MEMCPY, frames.MEMSET)
     return WorkKinds(kernels & ~communication, communication, memops)
 
 
@@ -46,7 +47,7 @@ class Running:
     def of(cls, attributed: AttributedCapture, device: Ints, mask: Flags) -> Running:
         """Return the union of the times of the selected activities of each GPU."""
         rows = np.flatnonzero(mask)
-        start = frames.ints(attributed.capture.activities, "start")[rows]
+        start = attributed.capture.activities.start[rows]
         return cls(*unions(device[rows], start, attributed.end[rows]))
 
     def total(self, devices: int) -> Ints:
@@ -92,7 +93,7 @@ def exposed_times(attributed: AttributedCapture) -> Ints:
     """
     device, computing = Devices.of_report(attributed).gpu, running(attributed, COMPUTE)
     rows = np.flatnonzero(is_communication(attributed))
-    start = frames.ints(attributed.capture.activities, "start")[rows]
+    start = attributed.capture.activities.start[rows]
     times = np.zeros(len(device), np.int64)
     hidden = computing.within(device[rows], start, attributed.end[rows])
     times[rows] = attributed.duration[rows] - hidden
@@ -111,7 +112,7 @@ def exposure(
     memcpy or memset hides nothing. Communication on two streams at once counts twice, as GPU time
     does.
     """
-    group = np.append(of_node, NONE)[attributed.node] if of_activity is None else of_activity
+    group = lookup(of_node, attributed.node) if of_activity is None else of_activity
     rows = np.flatnonzero(is_communication(attributed) & attributed.counted & (group != NONE))
     group = group[rows]
     alone = exposed_times(attributed) if len(rows) else attributed.duration

@@ -29,14 +29,12 @@ def annotation_costs(work: Work) -> Ints:
     facts = attributed.capture.facts
     if not any(one.metadata.get(ANNOTATION_COSTS) for one in facts):
         return result
-    report, process = (frames.ints(ranges, c)[nesting.range] for c in ("report", "process"))
+    report, process = ranges.report[nesting.range], ranges.process[nesting.range]
     group, first = number_groups(report, process)
     pids = zip(report[first].tolist(), frames.pid(process[first]).tolist(), strict=True)
     of_process = np.array([_cost_in(facts[number], pid) for number, pid in pids], np.int64)
-    payload = frames.ints(ranges, "payload")[nesting.range]
-    category = ranges["category"]
-    is_module = np.append([str(name) == MODULE for name in category.cat.categories], False)
-    measured = is_module.astype(bool)[frames.codes(category)[nesting.range]]
+    payload = ranges.payload[nesting.range]
+    measured = ranges.category[nesting.range].among(MODULE)
     measured &= payload >> CALL_ID_SHIFT == CALL_ID
     result[measured] = of_process[group[measured]]
     return result

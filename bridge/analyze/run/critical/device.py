@@ -13,7 +13,6 @@ from bridge.analyze.run.concurrency.clocks import JOINT, match_collectives
 from bridge.analyze.run.concurrency.collective_names import parse_kernel
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
-from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, Rows, number_groups, order_by
 
 
@@ -115,9 +114,9 @@ def _collectives(work: Work) -> tuple[Ints, Ints]:
     place = work.place[row]
     rank = Devices.of_report(attributed).gpu[row]
     stream = work.lane[place]
-    kind = frames.codes(attributed.capture.activities["name"])[row]
+    kind = attributed.capture.activities.name.codes[row]
     collective = match_collectives(rank, stream, kind, work.start[place])
-    names = attributed.capture.activities["name"].cat.categories
+    names = attributed.capture.activities.name.texts
     is_joint = np.array([*(parse_kernel(name).collective in JOINT for name in names), False], bool)
     size = int(collective.max()) + 1
     first_end = lowest(collective, work.end[place], size)

@@ -14,6 +14,7 @@ import numpy as np
 from bridge.analyze.core.groups import highest, lowest
 from bridge.analyze.run.causes.host_timeline import count_before
 from bridge.analyze.run.critical.work import Work
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attribution import BY_ADOPTION
 
@@ -46,7 +47,7 @@ class Handovers:
         edges = (stack, time)
         gap = count_before(edges, pieces.waiting, pieces.start, "right")
         is_one = gap == count_before(edges, pieces.waiting, pieces.end, "left")
-        is_free = np.append(depth, 0)[gap - 1] == 0
+        is_free = lookup(depth, gap - 1, 0) == 0
         pieces, gap = pieces.take(is_one & is_free), gap[is_one & is_free]
         if not len(pieces):
             return pieces

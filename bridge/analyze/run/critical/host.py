@@ -13,6 +13,7 @@ from bridge.analyze.run.critical.handover import Handovers
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS, Work, placed, shifted
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import (
     BLOCK,
     NONE,
@@ -93,8 +94,8 @@ class HostPoints:
             call=_open_calls(calls, of_calls, len(time)),
             node=_latest(nodes.values, np.concatenate((ends, starts)), len(time)),
             system=_latest(system.values, np.concatenate((closes, opens)), len(time)),
-            launch=np.append(of_calls, np.int32(NONE))[calls.launch],
-            returned=np.append(of_calls, NONE)[calls.returned],
+            launch=lookup(of_calls, calls.launch),
+            returned=lookup(of_calls, calls.returned).astype(np.int64),
             released=of_calls[calls.released],
             handed=handed.copy(),  # not a view, which would keep the places of all points
             begun=begun.copy(),
@@ -131,7 +132,7 @@ def _in_order(parts: list[_Points]) -> tuple[Ints, Flags, Rows, list[Rows]]:
 def node_times(work: Work) -> tuple[Ints, Ints]:
     """Return start and end of each node on the common clock."""
     nesting = work.attributed.attribution.nesting
-    report = taken(frames.ints(work.attributed.capture.ranges, "report"), nesting.range)
+    report = taken(work.attributed.capture.ranges.report, nesting.range)
     start, end = (shifted(time, work.offset, report) for time in (nesting.start, nesting.end))
     return start, end
 
@@ -272,7 +273,7 @@ def leading_threads(work: Work, waits: Waits) -> Ints:
         (attribution.stack, capture.launches, slice(None)),
         (nesting.stack, capture.ranges, nesting.range),
     ):
-        thread, process = (frames.ints(table, c)[rows] for c in ("thread", "process"))
+        thread, process = table.thread[rows], table.process[rows]
         parts.append(distinct(stack[(thread & frames.ID_BITS) == frames.pid(process)]))
     result: Ints = np.unique(np.concatenate(parts))
     return result
@@ -299,8 +300,8 @@ class _SystemPoints:
             nothing = np.empty(0, np.int64)
             none = _Points.of(nothing, nothing)
             return cls((none, none), nothing.astype(np.int32))
-        report = frames.ints(calls, "report")
-        start, end = (shifted(frames.ints(calls, c), work.offset, report) for c in ("start", "end"))
+        report = calls.report
+        start, end = (shifted(calls[c], work.offset, report) for c in ("start", "end"))
         stack = stacks_of(work.attributed, calls)
         rows = outer_calls(stack, start, end)
         rows = rows[np.isin(stack[rows], followed)]

@@ -71,15 +71,15 @@ def stream_kinds(work: Work) -> Ints:
     nsys records it. A single stream that is not listed, of a context whose null stream is not, is its null stream.
     """
     table = work.attributed.capture.cuda_streams
-    known = [frames.ints(table, c) for c in STREAM]
+    known = [table[c] for c in STREAM]
     listed, stream = key_codes(known, [work.column(c) for c in STREAM])
     listed_context, context = key_codes(known[:-1], [work.column(c) for c in STREAM[:-1]])
     of_stream = np.full(max(int(listed.max(initial=NONE)), int(stream.max(initial=NONE))) + 2, NONE)
-    of_stream[listed] = frames.codes(table["kind"])
+    of_stream[listed] = table.kind.codes
     result = of_stream[stream]
     size = max(int(listed_context.max(initial=NONE)), int(context.max(initial=NONE))) + 1
     has_null = np.zeros(size, bool)
-    has_null[listed_context[frames.codes(table["kind"]) == NULL]] = True
+    has_null[listed_context[table.kind.codes == NULL]] = True
     is_listed = np.zeros(size, bool)
     is_listed[listed_context] = True
     unlisted = np.flatnonzero(result == NONE)
@@ -128,9 +128,7 @@ def _time_slices(work: Work) -> Iterator[Pairs]:
     process = work.column("process")
     if (process == process[0]).all():
         return
-    kernels = frames.is_kind(work.attributed.capture.activities, frames.KERNEL, frames.GRAPH)[
-        work.row
-    ]
+    kernels = work.attributed.capture.activities.kind.among(frames.KERNEL, frames.GRAPH)[work.row]
     gpu = Devices.of_report(work.attributed).gpu[work.row]
     rows = np.flatnonzero(kernels)
     rows = rows[order_by(gpu[rows], work.start[rows], work.rank[rows])]
@@ -158,7 +156,7 @@ def freed_after(work: Work) -> Pairs:
         return NOTHING, NOTHING
     launches = work.attributed.capture.launches
     process, of_work = key_codes(
-        [frames.ints(launches, c) for c in ("report", "process")],
+        [launches.report, launches.process],
         [work.column(c) for c in ("report", "process")],
     )
     parts = [(NOTHING, NOTHING)]

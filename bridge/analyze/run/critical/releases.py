@@ -20,7 +20,7 @@ from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.work import Work
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 WAITING = re.compile(
@@ -73,19 +73,14 @@ class HostWaits:
     @classmethod
     def of(cls, work: Work, host: HostPoints) -> HostWaits:
         """Return the waits of the threads of a run."""
-        names = work.attributed.capture.system_calls["name"]
-        code = np.append(frames.codes(names), NONE)
-        is_wait = np.array(
-            [*(WAITING.fullmatch(n) is not None for n in names.cat.categories), False], bool
-        )[code]
-        rows = np.flatnonzero(is_wait[host.system]) if is_wait.any() else np.empty(0, np.int64)
+        names = work.attributed.capture.system_calls.name
+        rows = np.flatnonzero(names.at(host.system).matching(WAITING.fullmatch))
         rows = rows[host.chained[rows] & (host.call[rows] == NONE)]
         rows = rows[host.time[rows] - host.time[rows - 1] >= MIN_WAIT_NS]
-        name = code[host.system[rows]]
-        op = np.append(work.attributed.node_op, NONE)[host.node[rows]]
-        locking = [LOCKING.fullmatch(n) is not None for n in names.cat.categories]
-        locks = np.array([*locking, False], bool)[name]
-        site, _ = number_groups(host.threads(rows), name, op)
+        name = names[host.system[rows]]
+        op = lookup(work.attributed.node_op, host.node[rows])
+        locks = name.matching(LOCKING.fullmatch)
+        site, _ = number_groups(host.threads(rows), name.codes, op)
         order = order_by(site, host.time[rows])
         rows, site, locks = rows[order], site[order], locks[order]
         goes_on = np.zeros(len(rows), bool)  # from the wait before
@@ -103,8 +98,7 @@ class HostWaits:
         is_lock[site[may_be]] = True
         python = rows[is_lock[site]]
         is_lock[site[locks]] = True
-        private = [PRIVATE.fullmatch(n) is not None for n in names.cat.categories]
-        is_private = np.array([*private, False], bool)[code[host.system[rows[last]]]]
+        is_private = names[host.system[rows[last]]].matching(PRIVATE.fullmatch)
         process = work.process_of_stacks[host.stack[rows[last]]]
         begin = rows[first] - 1
         return cls(rows[last], site[last], begin, process, is_private, is_lock[site[last]], python)
@@ -129,11 +123,10 @@ def _may_be_python(work: Work, host: HostPoints, rows: Ints) -> Flags:
 
     Its other locks are semaphores. Loaders of data wait in this call, too. No such call lasts longer than `SWITCH_NS`.
     """
-    names = work.attributed.capture.system_calls["name"]
-    is_call = np.array([*(str(n) == OF_PYTHON for n in names.cat.categories), False])
-    op = np.append(work.own_op, NONE)[host.node[rows]]
+    names = work.attributed.capture.system_calls.name
+    op = lookup(work.own_op, host.node[rows])
     process = work.process_of_stacks[host.stack[rows]]
-    result: Flags = is_call[frames.codes(names)[host.system[rows]]] & (op != NONE)
+    result: Flags = names[host.system[rows]].among(OF_PYTHON) & (op != NONE)
     result &= ~is_data_loading(work.attributed)[op]
     return result & np.isin(process, work.python_processes)
 
@@ -152,8 +145,8 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     process = work.process_of_stacks[host.stacks]
     wait, point = _right_before(host, process, waits, end, begin)
     by_chance, other = _right_before(host, process, waits, (begin + end) // 2, begin - WAKE_NS)
-    calls = frames.codes(work.attributed.capture.system_calls["name"])
-    call = np.append(calls, NONE)[host.system]
+    calls = work.attributed.capture.system_calls.name.codes
+    call = lookup(calls, host.system)
     woken = call[point] == call[waits.point[wait]]  # at once, by the same thing
     wait, point = (rows[~woken | waits.is_private[wait]] for rows in (wait, point))
     # What one thread does says more than what any of them does.
@@ -210,9 +203,9 @@ def _labels(work: Work, host: HostPoints) -> Ints:
     """Return a number for what begins and what ends at each point: by op, API call and call of the system."""
     capture = work.attributed.capture
     state, _ = number_groups(
-        np.append(work.own_op, NONE)[host.node],
-        np.append(frames.codes(capture.launches["name"]), NONE)[host.call],
-        np.append(frames.codes(capture.system_calls["name"]), NONE)[host.system],
+        lookup(work.own_op, host.node),
+        lookup(capture.launches.name.codes, host.call),
+        lookup(capture.system_calls.name.codes, host.system),
     )
     size = int(state.max(initial=0)) + 2
     following = np.append(state[1:], size - 1)

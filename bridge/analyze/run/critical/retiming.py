@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.run.critical.graph import NEVER, Graph
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Integers, Ints, Rows, stable_order
 from bridge.join.forest import sums_above
 
@@ -195,7 +196,7 @@ class Retiming:
             rows = np.flatnonzero(linked != self.graph.cross[points])
             linked = linked[rows]
             number = np.searchsorted(points, linked)
-            if (np.append(points, NONE)[number] != linked)[linked != NONE].any():
+            if (lookup(points, number) != linked)[linked != NONE].any():
                 raise ValueError("a draft lets points wait only for points that others waited for")
             cross = cross.copy()
             cross[rows] = np.where(linked == NONE, NONE, number)

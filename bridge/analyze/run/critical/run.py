@@ -25,6 +25,7 @@ from bridge.analyze.run.critical.retiming import Change, Draft, Retiming
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS, ClocksDifferError, Work, placed
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
 from bridge.join.attributed import AttributedCapture, once
 
@@ -145,11 +146,9 @@ class Run:
         result[host] = np.repeat(~leads, np.diff(edges))
         called = np.bincount(self.work.lane, self.work.launch != NONE)
         if called.any():  # else no call was recorded
-            result[: self.hosts] = np.append(called[self.work.lane] == 0, False)[
-                self.device.activity
-            ]
+            result[: self.hosts] = lookup(called[self.work.lane] == 0, self.device.activity, False)
         if self.work.of_others.any():
-            result[: self.hosts] |= np.append(self.work.of_others, False)[self.device.activity]
+            result[: self.hosts] |= lookup(self.work.of_others, self.device.activity, False)
             stack = self.work.attributed.attribution.stack
             launched = self.work.launch[self.work.of_others & (self.work.launch != NONE)]
             process = self.work.process_of_stacks
@@ -183,15 +182,15 @@ class Run:
     def names(self) -> list[str]:
         """The names of elements: ops, then names of activities, then those of API calls."""
         attributed = self.work.attributed
-        named = attributed.activity_name.cat.categories
-        calls = attributed.capture.launches["name"].cat.categories
+        named = attributed.activity_name.texts
+        calls = attributed.capture.launches.name.texts
         return [*attributed.ops, *map(str, named), *map(str, calls), ""]
 
     @cached_property
     def computing(self) -> Flags:
         """Which activities are kernels that do not communicate."""
         attributed = self.work.attributed
-        kernels = frames.is_kind(attributed.capture.activities, frames.KERNEL, frames.GRAPH)
+        kernels = attributed.capture.activities.kind.among(frames.KERNEL, frames.GRAPH)
         result: Flags = kernels & ~is_communication(attributed)
         return result
 
@@ -289,7 +288,7 @@ class Run:
         """The kind of each activity, by its place."""
         attributed = self.work.attributed
         kinds = np.array([*(KIND[name] for name in frames.ACTIVITY_KINDS), KIND[KERNEL]])
-        kind = kinds[frames.codes(attributed.capture.activities["kind"])]
+        kind = kinds[attributed.capture.activities.kind.codes]
         kind[is_communication(attributed)] = KIND[COLLECTIVE]
         kind[~attributed.accounted] = KIND[ELSEWHERE]
         return placed(kind.astype(np.int8), self.work.row)
@@ -300,8 +299,8 @@ class Run:
         kind = np.where(call == NONE, outside, self._call_kind[call])
         attributed = self.work.attributed
         if attributed.selection is not None:
-            row = np.append(attributed.attribution.nesting.range, NONE)[self.host.node[points]]
-            kind[~np.append(attributed.selection.ranges, True)[row]] = KIND[ELSEWHERE]
+            row = lookup(attributed.attribution.nesting.range, self.host.node[points])
+            kind[~lookup(attributed.selection.ranges, row, True)] = KIND[ELSEWHERE]
         return kind
 
     @cached_property
@@ -331,7 +330,7 @@ class Run:
         """The name of each activity, by its place; the last entry is for no activity."""
         attributed = self.work.attributed
         op = self._node_op[attributed.attribution.node]  # also of what is not counted
-        code = frames.codes(attributed.activity_name)
+        code = attributed.activity_name.codes
         name = np.where(code == NONE, NONE, len(attributed.ops) + code)
         return _with_none(placed(np.where(op != NONE, op, name), self.work.row))
 
@@ -339,8 +338,8 @@ class Run:
     def _call_name(self) -> Rows:
         """The name of each API call; the last entry is for no call."""
         attributed = self.work.attributed
-        before = len(attributed.ops) + len(attributed.activity_name.cat.categories)
-        code = frames.codes(attributed.capture.launches["name"])
+        before = len(attributed.ops) + len(attributed.activity_name.texts)
+        code = attributed.capture.launches.name.codes
         return _with_none(np.where(code == NONE, NONE, before + code))
 
     # -- The path

@@ -16,7 +16,7 @@ from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import IN_BLOCKING, IN_SYNC, call_states
 from bridge.analyze.run.critical.order import device_order, freed_after, queue_waits, staged_after
 from bridge.analyze.run.critical.work import Work
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, search_groups
 
@@ -48,11 +48,11 @@ class _Groups:
         place = search_groups(
             self.group[order], work.issued[order], group, issued_before, side="left"
         )
-        latest = np.append(latest, NONE)[place - 1]
+        latest = lookup(latest, place - 1)
         of_group = (place > 0) & (latest // max(1, len(order)) == group)
         of_rank = np.empty(len(order), np.int64)
         of_rank[by_end] = np.arange(len(order))
-        return np.where(of_group, np.append(of_rank, NONE)[latest % max(1, len(order))], NONE)
+        return np.where(of_group, lookup(of_rank, latest % max(1, len(order))), NONE)
 
     def last_ended(
         self, group: Ints, issued_before: Ints, ended_by: Ints, not_lane: Ints | None = None
@@ -130,7 +130,7 @@ class Waits:
             freed_after(work),
         )
         call, released = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        has_ended = (released != NONE) & (np.append(work.end, 0)[released] < work.call_end[call])
+        has_ended = (released != NONE) & (lookup(work.end, released, 0) < work.call_end[call])
         call, released = call[has_ended], released[has_ended]
         queued, begun = queue_waits(work)
         by_start = np.repeat([False, True], [len(call), len(queued)])
@@ -168,15 +168,15 @@ class _Records:
     @classmethod
     def of(cls, work: Work) -> _Records:
         attributed, waits = work.attributed, work.attributed.capture.waits
-        columns = {c: frames.ints(waits, c) for c in {*STREAM, *EVENT}}
+        columns = {c: waits[c] for c in {*STREAM, *EVENT}}
         of_work = {c: work.column(c) for c in STREAM}
         context, work_context = key_codes(
             [columns[c] for c in CONTEXT], [of_work[c] for c in CONTEXT]
         )
         stream, work_stream = key_codes([columns[c] for c in STREAM], [of_work[c] for c in STREAM])
         (event,) = key_codes([columns[c] for c in EVENT])
-        call = attributed.calls_of(*(frames.ints(waits, c) for c in KEY))
-        is_record = frames.is_kind(waits, "event_record")
+        call = attributed.calls_of(*(waits[c] for c in KEY))
+        is_record = waits.kind.among("event_record")
         of_call = np.full(len(work.call_start), NONE)
         rows = np.flatnonzero(~is_record & (call != NONE))
         of_call[call[rows]] = rows
@@ -196,17 +196,17 @@ class _Records:
 
     def field(self, values: Ints, call: Ints) -> Ints:
         """Return the value of the record of each API call, NONE where there is none."""
-        return np.append(values, NONE)[self.of_call[call]]
+        return lookup(values, self.of_call[call])
 
     def recorded(self, event: Ints, before: Ints) -> tuple[Ints, Ints]:
         """Return stream and time at which each event was last recorded before a time, or NONE."""
         place = search_groups(
             self.event[self.record], self.record_time, event, before, side="right"
         )
-        row = np.append(self.record, NONE)[place - 1]
-        is_known = (event != NONE) & (place > 0) & (np.append(self.event, NONE)[row] == event)
-        stream = np.where(is_known, np.append(self.stream, NONE)[row], NONE)
-        return stream, np.where(is_known, np.append(self.record_time, 0)[place - 1], NONE)
+        row = lookup(self.record, place - 1)
+        is_known = (event != NONE) & (place > 0) & (lookup(self.event, row) == event)
+        stream = np.where(is_known, lookup(self.stream, row), NONE)
+        return stream, np.where(is_known, lookup(self.record_time, place - 1, 0), NONE)
 
 
 def _of_streams(work: Work, records: _Records, call: Ints) -> Pairs:
@@ -226,7 +226,7 @@ def _of_streams(work: Work, records: _Records, call: Ints) -> Pairs:
     result = np.full(len(call), NONE)
     rows = np.flatnonzero(stream != NONE)
     result[rows] = _Groups(work, records.work_stream).last_of(stream[rows], until[rows])
-    is_late = (result != NONE) & (np.append(work.end, 0)[result] >= end)
+    is_late = (result != NONE) & (lookup(work.end, result, 0) >= end)
     rows = np.flatnonzero((stream == NONE) | is_late)
     by_process = _Groups(work, work_process)
     result[rows] = by_process.last_ended(process[call[rows]], start[rows], end[rows] - 1)
@@ -257,7 +257,7 @@ def _of_devices(work: Work, records: _Records, call: Ints) -> Pairs:
         rows = np.flatnonzero(waits)
         by_issue = first + order_by(work.issued[first:last])
         place = np.searchsorted(work.issued[by_issue], work.call_start[call[rows]], side="left")
-        latest = np.append(_latest_ends(work.end[by_issue], work.rank[by_issue]), 0)[place - 1]
+        latest = lookup(_latest_ends(work.end[by_issue], work.rank[by_issue]), place - 1, 0)
         has_ended = (place > 0) & (work.end[by_issue[latest]] < work.call_end[call[rows]])
         rows, activity = rows[has_ended], by_issue[latest[has_ended]]
         is_new = np.ones(len(rows), bool)
@@ -280,7 +280,7 @@ def _processes(work: Work) -> tuple[Ints, Ints]:
     """Return a code for the process of each API call, and of each activity."""
     calls = work.attributed.capture.launches
     process, work_process = key_codes(
-        [frames.ints(calls, c) for c in PROCESS], [work.column(c) for c in PROCESS]
+        [calls[c] for c in PROCESS], [work.column(c) for c in PROCESS]
     )
     return process, work_process
 
@@ -297,8 +297,8 @@ def _stream_waits(work: Work, records: _Records, call: Ints) -> tuple[Ints, Ints
     order = order_by(records.work_stream, work.issued, work.rank)
     codes = records.work_stream[order]
     place = search_groups(codes, work.issued[order], stream, start, side="left")
-    first = np.append(order, NONE)[place]
-    is_next = (first != NONE) & (np.append(records.work_stream, NONE)[first] == stream)
+    first = lookup(order, place)
+    is_next = (first != NONE) & (lookup(records.work_stream, first) == stream)
     call, start, first = call[is_next], start[is_next], first[is_next]
     event_stream, recorded = records.recorded(records.field(records.event, call), start)
     awaited = np.full(len(call), NONE)

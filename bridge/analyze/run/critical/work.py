@@ -14,7 +14,7 @@ from bridge.analyze.core.groups import highest
 from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.concurrency.clocks import Clocks
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import (
     NONE,
@@ -108,23 +108,22 @@ class Work:
         offset = (
             np.zeros(len(attributed.capture.facts), np.int64) if apart else _offsets(attributed)
         )
-        start = shifted(frames.ints(activities, "start"), offset, frames.ints(activities, "report"))
+        start = shifted(activities.start, offset, activities.report)
         end = start + attributed.duration
         row = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
-        lane, _ = number_groups(*(frames.ints(activities, c) for c in LANE))
+        lane, _ = number_groups(*(activities[c] for c in LANE))
         by_time = row[order_by(placed(start, row), placed(end, row))]
         order = placed(by_time, order_by(placed(lane, by_time)))
         rank = np.empty(len(start), np.int64)
         rank[by_time] = np.arange(len(by_time))
         calls = attributed.capture.launches
         call_start, call_end = (
-            shifted(time, offset, frames.ints(calls, "report"))
-            for time in (frames.ints(calls, "start"), call_ends(attributed))
+            shifted(time, offset, calls.report) for time in (calls.start, call_ends(attributed))
         )
         polls = Polls.of(
             attributed.attribution.stack,
             call_start,
-            frames.ints(calls, "result"),
+            calls.result,
             calls_matching(attributed, QUERYING),
         )
         call_end[polls.first] = call_end[polls.last]
@@ -159,10 +158,8 @@ class Work:
     def python_processes(self) -> Ints:
         """The codes of processes that run Python, by their names."""
         table = self.attributed.capture.processes
-        named = table["name"]
-        is_python = [PYTHON.fullmatch(str(name)) is not None for name in named.cat.categories]
-        rows = np.flatnonzero(np.array([*is_python, False])[frames.codes(named)])
-        return self.process_codes(*(frames.ints(table, c)[rows] for c in ("report", "process")))
+        rows = np.flatnonzero(table.name.matching(PYTHON.fullmatch))
+        return self.process_codes(table.report[rows], table.process[rows])
 
     def process_codes(self, report: Ints, process: Ints) -> Ints:
         """Return the code of each process, another one for processes without ranges and calls."""
@@ -182,9 +179,7 @@ class Work:
             one_of = np.full(size, NONE)
             one_of[stack] = rows
             known = np.flatnonzero(one_of != NONE)
-            report[known], process[known] = (
-                frames.ints(table, c)[one_of[known]] for c in ("report", "process")
-            )
+            report[known], process[known] = (table[c][one_of[known]] for c in ("report", "process"))
         known = np.flatnonzero(report != NONE)
         result = np.full(size, NONE)
         (result[known],) = key_codes((report[known], process[known]))
@@ -202,7 +197,7 @@ class Work:
         if is_single_value(self.column("process")):
             return np.zeros(len(self.row), bool)
         user, first = number_groups(self.gpu, self.column("process"))
-        name = frames.codes(self.attributed.activity_name)[self.row]
+        name = self.attributed.activity_name.codes[self.row]
         _, named = number_groups(user, name)
         kinds = np.bincount(user[named], minlength=len(first))
         most = highest(self.gpu[first], kinds, int(self.gpu.max(initial=0)) + 1)
@@ -227,7 +222,7 @@ class Work:
     @cached_property
     def issued(self) -> Ints:
         """When each activity was issued: the start of its API call, or its own without a call."""
-        return np.where(self.launch == NONE, self.start, np.append(self.call_start, 0)[self.launch])
+        return np.where(self.launch == NONE, self.start, lookup(self.call_start, self.launch, 0))
 
     @cached_property
     def issues(self) -> Flags:
@@ -258,7 +253,7 @@ class Work:
 
     def column(self, name: str) -> Ints:
         """Return an integer column of the frame `activities` in this order."""
-        return placed(frames.ints(self.attributed.capture.activities, name), self.row)
+        return placed(self.attributed.capture.activities[name], self.row)
 
     @cached_property
     def before(self) -> Ints:
@@ -278,7 +273,7 @@ class Work:
         several = np.bincount(self.launch[self.launch != NONE]) > 1
         if not several.any():
             return repeated(NONE, len(self.launch))
-        is_one_of_many = np.append(several, False)[self.launch] & (self.launch != NONE)
+        is_one_of_many = lookup(several, self.launch, False) & (self.launch != NONE)
         rows = np.flatnonzero(is_one_of_many)
         result = np.full(len(self.launch), NONE)
         result[rows] = last_ended(self, self.launch, rows)
@@ -289,7 +284,7 @@ def _offsets(attributed: AttributedCapture) -> Ints:
     """Return what is added to the times of each file."""
     capture = attributed.capture
     tables = (capture.activities, capture.launches, capture.ranges)
-    used = np.unique(np.concatenate([distinct(frames.ints(t, "report")) for t in tables]))
+    used = np.unique(np.concatenate([distinct(t.report) for t in tables]))
     if len(used) <= 1:
         return np.zeros(len(capture.facts), np.int64)
     clocks = Clocks.of(attributed)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest, sums
@@ -36,6 +35,8 @@ from bridge.analyze.run.critical.releases import (
 from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS
 from bridge.importers import frames
+from bridge.importers.arrays import lookup
+from bridge.importers.frames import Names
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -188,8 +189,8 @@ class _Gaps:
     def of(cls, run: Run, gaps: Gaps) -> _Gaps:
         report = np.array(Devices.of_report(run.work.attributed).report, np.int64)
         offset = run.work.offset[report][gaps.device]
-        place = np.append(run.work.place, NONE)[gaps.ended_by]
-        last = np.append(run.device.start, NONE)[place]
+        place = lookup(run.work.place, gaps.ended_by)
+        last = lookup(run.device.start, place)
         behind = gaps.ended_by == NONE
         last[behind] = _last_of_host(run)[gaps.device[behind]]
         return cls(gaps.start + offset, gaps.end + offset, offset, last)
@@ -268,10 +269,10 @@ def _before_unknown_work(run: Run, pieces: _Pieces) -> _Pieces:
     Work that is known to have waited for its launch, too, waited for all that came before that.
     """
     device = np.where(pieces.point < run.hosts, pieces.point, NONE)
-    place = np.append(run.device.activity, NONE)[device]
-    graph, of_launch = run.with_locks, np.append(run.work.launch, NONE)[place] != NONE
-    by_launch = np.append(graph.by_cross, False)[device] & of_launch
-    by_launch &= np.append(graph.cross, NONE)[device] >= run.hosts
+    place = lookup(run.device.activity, device)
+    graph, of_launch = run.with_locks, lookup(run.work.launch, place) != NONE
+    by_launch = lookup(graph.by_cross, device, False) & of_launch
+    by_launch &= lookup(graph.cross, device) >= run.hosts
     is_unknown = (pieces.cause == CODE[UNKNOWN]) & ~by_launch
     ends = np.flatnonzero(_is_foreign(run)[place] | is_unknown)
     size = int(pieces.gap.max(initial=NONE)) + 1
@@ -287,9 +288,7 @@ def _is_foreign(run: Run) -> Flags:
     """Return whether each activity, by its place, is of a process without API calls; the last entry is for none."""
     work, calls = run.work, run.work.attributed.capture.launches
     keys = ("report", "process")
-    of_call, of_work = frames.key_codes(
-        [frames.ints(calls, c) for c in keys], [work.column(c) for c in keys]
-    )
+    of_call, of_work = frames.key_codes([calls[c] for c in keys], [work.column(c) for c in keys])
     result: Flags = np.append(~np.isin(of_work, of_call), False)
     return result
 
@@ -319,7 +318,7 @@ def _before_roots(run: Run, gaps: _Gaps, gap: Ints, point: Ints) -> _Pieces:
     )
     rows = np.flatnonzero(is_root | (gaps.last == NONE))
     root = earliest[rows]
-    end = np.where(root == NONE, gaps.end[rows], np.append(run.graph.time, NONE)[root])
+    end = np.where(root == NONE, gaps.end[rows], lookup(run.graph.time, root))
     cause = np.where(root >= run.hosts, CODE[ABSENT], CODE[UNKNOWN])
     return _Pieces.unnamed(rows, gaps.start[rows], np.minimum(end, gaps.end[rows]), cause)
 
@@ -340,20 +339,20 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
     """Return cause, op, callee and stack of points of devices, for a GPU each."""
     work, device = run.work, run.device
     place = device.activity[points]
-    row = np.append(work.row, NONE)[place]
-    own = np.append(run.gpu_of_place, NONE)[place]
-    works = (points == np.append(device.end, NONE)[place]) & (own != gpu)
-    is_issued = (np.append(work.launch, NONE)[place] != NONE) | run.graph.by_cross[points]
+    row = lookup(work.row, place)
+    own = lookup(run.gpu_of_place, place)
+    works = (points == lookup(device.end, place)) & (own != gpu)
+    is_issued = (lookup(work.launch, place) != NONE) | run.graph.by_cross[points]
     is_issued &= run.with_locks.delay[points] <= MAX_LATENCY_NS
     waits = np.where(is_issued, CODE[LATENCY], CODE[UNKNOWN])
     cause = np.where(works, CODE[ELSEWHERE], waits)
     callee = np.where(works, _first_gpu(run) + own, NONE)
-    op = np.append(work.attributed.activity_op, NONE)[row]
+    op = lookup(work.attributed.activity_op, row)
     stack = np.full(len(points), NONE)
     early = np.flatnonzero(_begins_in_call(run)[place])
     early = early[points[early] == device.start[place[early]]]
     call = work.launch[place[early]]
-    cause[early], callee[early] = _of_calls(run)[call], frames.codes(_call_names(run))[call]
+    cause[early], callee[early] = _of_calls(run)[call], _call_names(run).codes[call]
     node, of_op = work.attributed.launch_node[call], np.append(work.attributed.node_op, NONE)
     loads = _outermost(work.attributed, is_data_loading(work.attributed))[node]
     cause[early] = np.where(loads != NONE, CODE[LOADING], cause[early])
@@ -376,7 +375,7 @@ def _with_annotations(run: Run, pieces: _Pieces) -> _Pieces:
 def _begins_in_call(run: Run) -> Flags:
     """Return whether each activity, by its place, began before its API call returned; the last entry is for none."""
     work = run.work
-    ends = np.append(work.call_end, 0)[work.launch]
+    ends = lookup(work.call_end, work.launch, 0)
     result: Flags = np.append((work.launch != NONE) & (work.start < ends), False)
     return result
 
@@ -391,18 +390,16 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     compiles = _outermost(attributed, is_compilation(attributed))[node]
     cause[compiles != NONE] = CODE[COMPILING]
     op = np.where((compiles != NONE) & (call == NONE) & (system == NONE), of_op[compiles], op)
-    systems = attributed.capture.system_calls["name"]
+    systems = attributed.capture.system_calls.name
     in_system = np.flatnonzero((system != NONE) & (call == NONE))
-    name = frames.codes(systems)[system[in_system]]
-    asks = np.array(
-        [TERMINAL.fullmatch(str(one)) is not None for one in systems.cat.categories], bool
-    )
-    cause[in_system] = np.where(asks[name], CODE[INPUT], CODE[SYSTEM])
+    called = systems[system[in_system]]
+    asks = called.matching(TERMINAL.fullmatch)
+    cause[in_system] = np.where(asks, CODE[INPUT], CODE[SYSTEM])
     callee = np.full(len(points), NONE)
-    callee[in_system] = len(_call_names(run).cat.categories) + name
+    callee[in_system] = len(_call_names(run).texts) + called.codes
     in_call = np.flatnonzero(call != NONE)
     cause[in_call] = _of_calls(run)[call[in_call]]
-    callee[in_call] = frames.codes(_call_names(run))[call[in_call]]
+    callee[in_call] = _call_names(run).codes[call[in_call]]
     is_lock = np.zeros(len(run.graph), bool)
     is_lock[run.releases.python] = True
     cause[is_lock[run.hosts + points] & (call == NONE)] = CODE[LOCK]
@@ -416,8 +413,8 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return cause, op, callee, host.stack[points].astype(np.int64)
 
 
-def _call_names(run: Run) -> pd.Series:
-    return run.work.attributed.capture.launches["name"]
+def _call_names(run: Run) -> Names:
+    return run.work.attributed.capture.launches.name
 
 
 def _of_calls(run: Run) -> Ints:
@@ -433,18 +430,18 @@ def _waits_for_data(run: Run) -> Flags:
     Such a wait is one for a loader in another process, but for one for requests.
     """
     host = run.host
-    names = run.work.attributed.capture.system_calls["name"]
-    waits = [WAITING.fullmatch(str(name)) is not None for name in names.cat.categories]
+    names = run.work.attributed.capture.system_calls.name
+    waits = [WAITING.fullmatch(str(name)) is not None for name in names.texts]
     serves = [
         any(kind.fullmatch(str(name)) for kind in (SERVING, LOCKING, JOINING))
-        for name in names.cat.categories
+        for name in names.texts
     ]
     may = np.array([*(np.array(waits, bool) & ~np.array(serves, bool)), False], bool)
-    name = np.append(frames.codes(names), NONE)[host.system]
+    name = lookup(names.codes, host.system)
     result: Flags = (
         may[name] & (host.call == NONE) & (run.graph.cross[run.hosts :][: len(name)] == NONE)
     )
-    result &= np.append(run.work.own_op, NONE)[host.node] == NONE
+    result &= lookup(run.work.own_op, host.node) == NONE
     rows = np.flatnonzero(result)
     stack = host.stack[rows].astype(np.int64)
     site, _ = number_groups(stack, name[rows])
@@ -472,16 +469,14 @@ def _outermost(attributed: AttributedCapture, has_flag: Flags) -> Ints:
 def _first_gpu(run: Run) -> int:
     """Return the place of the first GPU in `_callees`."""
     capture = run.work.attributed.capture
-    return len(capture.launches["name"].cat.categories) + len(
-        capture.system_calls["name"].cat.categories
-    )
+    return len(capture.launches.name.texts) + len(capture.system_calls.name.texts)
 
 
 def _callees(run: Run) -> list[str]:
     """Return the names of API calls, of calls of the operating system, and of GPUs."""
     capture = run.work.attributed.capture
     tables = (capture.launches, capture.system_calls)
-    names = [str(name) for table in tables for name in table["name"].cat.categories]
+    names = [str(name) for table in tables for name in table.name.texts]
     return [*names, *Devices.of_report(run.work.attributed).names]
 
 
@@ -496,7 +491,7 @@ def _with_code_between_polls(run: Run, pieces: _Pieces) -> _Pieces:
     is_poll[polls.first] = True
     calls = np.flatnonzero(is_poll)
     calls = calls[order_by(attributed.attribution.stack[calls], work.call_start[calls])]
-    report = frames.ints(attributed.capture.launches, "report")[calls]
+    report = attributed.capture.launches.report[calls]
     end = call_ends(attributed)[calls] + work.offset[report]
     following = np.flatnonzero(polls.inner[calls])
     if not len(following):
@@ -523,15 +518,14 @@ def _with_code_between_polls(run: Run, pieces: _Pieces) -> _Pieces:
 def _with_recorded(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces cut where waits for Python's lock and the profiler's own work were recorded on their thread."""
     capture = run.work.attributed.capture
-    locks = capture.ranges[
-        is_of_lock(capture.ranges) & (capture.ranges["name"] == frames.WAITS_FOR_GIL).to_numpy()
-    ]
-    tables = {LOCK: locks, PROFILER: capture.overhead}
+    ranges = capture.ranges
+    locks = ranges.take(is_of_lock(ranges) & ranges.name.among(frames.WAITS_FOR_GIL))
+    tables: dict[str, frames.HostEvents] = {LOCK: locks, PROFILER: capture.overhead}
     found: list[tuple[Ints, Ints, Ints, Ints]] = []
     for cause, table in tables.items():
         stack = stacks_of(run.work.attributed, table)
-        shift = run.work.offset[frames.ints(table, "report")]
-        start, end = (frames.ints(table, c) + shift for c in ("start", "end"))
+        shift = run.work.offset[table.report]
+        start, end = (table[c] + shift for c in ("start", "end"))
         kind = repeated(_state(CODE[cause]), len(table))
         known = stack != NONE
         found.append((stack[known], start[known], end[known], kind[known]))
@@ -556,11 +550,11 @@ def _with_recorded(run: Run, pieces: _Pieces) -> _Pieces:
 def _innermost(run: Run, point: Ints) -> Ints:
     """Return the innermost op of each point: that which is open right before, of a device that of its API call."""
     work, is_host = run.work, point >= run.hosts
-    place = np.append(run.device.activity, NONE)[np.where(is_host, NONE, point)]
-    call = np.append(work.launch, NONE)[place]
-    of_call = np.append(work.attributed.launch_node, NONE)[call]
-    of_host = np.append(run.host.node, NONE)[np.where(is_host, point - run.hosts, NONE)]
-    op: Ints = np.append(work.attributed.node_op, NONE)[np.where(is_host, of_host, of_call)]
+    place = lookup(run.device.activity, np.where(is_host, NONE, point))
+    call = lookup(work.launch, place)
+    of_call = lookup(work.attributed.launch_node, call)
+    of_host = lookup(run.host.node, np.where(is_host, point - run.hosts, NONE))
+    op: Ints = lookup(work.attributed.node_op, np.where(is_host, of_host, of_call))
     return op
 
 
@@ -610,7 +604,7 @@ def _with_late_ranks(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces, those with a late rank in which a thread returns from a wait for another process with work."""
     rows, other = _waiting(run, pieces)
     process = np.append(run.work.process_of_stacks, NONE)
-    by = np.append(run.host.stack, NONE)[np.where(other < run.hosts, NONE, other - run.hosts)]
+    by = lookup(run.host.stack, np.where(other < run.hosts, NONE, other - run.hosts))
     launched = run.work.launch[run.work.launch != NONE]
     has_work = np.isin(process, process[run.work.attributed.attribution.stack[launched]])
     late = rows[(by != NONE) & (process[by] != process[pieces.stack[rows]]) & has_work[by]]
@@ -624,7 +618,7 @@ def _waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
     rows, other = _waiting(run, pieces)
     found = pieces.take(rows)
     call = run.host.call[found.point - run.hosts]
-    begin = np.append(run.work.call_start, 0)[call]
+    begin = lookup(run.work.call_start, call, 0)
     begin = np.where(call == NONE, run.graph.time[found.point - 1], begin)
     start, end = np.maximum(begin, gaps.start[found.gap]), run.graph.time[other]
     return replace(found, start=start, end=end).take(end > start)
@@ -642,6 +636,6 @@ def _offset_of_stacks(run: Run) -> Ints:
     attribution, capture = run.work.attributed.attribution, run.work.attributed.capture
     nesting = attribution.nesting
     offset = np.zeros(len(run.work.process_of_stacks) + 1, np.int64)
-    offset[attribution.stack] = run.work.offset[frames.ints(capture.launches, "report")]
-    offset[nesting.stack] = run.work.offset[frames.ints(capture.ranges, "report")[nesting.range]]
+    offset[attribution.stack] = run.work.offset[capture.launches.report]
+    offset[nesting.stack] = run.work.offset[capture.ranges.report[nesting.range]]
     return offset

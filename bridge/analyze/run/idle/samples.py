@@ -9,7 +9,8 @@ from bridge.analyze.core.groups import counts, ratio, texts
 from bridge.analyze.core.source_lines import NO_CHAIN, distinct_frames, user_frames
 from bridge.analyze.run.causes.operating_system import meetings, stacks_of
 from bridge.analyze.run.idle.causes import find_causes
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
+from bridge.importers.call_chains import Samples
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
@@ -31,8 +32,8 @@ def by_sample(attributed: AttributedCapture) -> pd.DataFrame:
         raise ValueError(WHOLE)
     chains = attributed.capture.chains
     samples, nodes = chains.samples, chains.nodes
-    leaf = frames.ints(samples, "chain")
-    owner = np.append(user_frames(nodes), NONE)[leaf]
+    leaf = samples.chain
+    owner = lookup(user_frames(nodes), leaf)
     row, known = distinct_frames(nodes)
     is_program = owner != NONE
     code = np.append(row, len(known))[np.where(is_program, owner, leaf)]
@@ -44,7 +45,7 @@ def by_sample(attributed: AttributedCapture) -> pd.DataFrame:
     }
     is_idle = _is_idle(attributed, samples)
     idle = counts(group[is_idle], size)
-    thread, _ = number_groups(*(frames.ints(samples, c) for c in ("report", "thread")))
+    thread, _ = number_groups(samples.report, samples.thread)
     _, pairs = number_groups(group, thread)
     return pd.DataFrame(
         {
@@ -59,10 +60,10 @@ def by_sample(attributed: AttributedCapture) -> pd.DataFrame:
     )
 
 
-def _is_idle(attributed: AttributedCapture, samples: pd.DataFrame) -> Flags:
+def _is_idle(attributed: AttributedCapture, samples: Samples) -> Flags:
     """Return whether each sample was taken in idle time of a GPU, on the thread that it waited for."""
     pieces = find_causes(attributed).host_pieces
-    time: Ints = frames.ints(samples, "time")
+    time: Ints = samples.time
     found = meetings(
         stacks_of(attributed, samples), time, time + 1, (pieces.stack, pieces.start, pieces.end)
     )

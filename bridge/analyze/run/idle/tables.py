@@ -9,7 +9,7 @@ from bridge.analyze.core.groups import counts, highest, quantiles, ratio, sums, 
 from bridge.analyze.run.causes.gaps import Gaps, idle_gaps
 from bridge.analyze.run.causes.operating_system import HostTimes
 from bridge.analyze.run.idle.causes import WORDS, Causes, causes_of, find_causes
-from bridge.importers import frames
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
@@ -34,9 +34,9 @@ def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
     idle, activity = causes.gaps, causes.gaps.ended_by
     main_row, total = _main_rows(causes)
     names = attributed.activity_name
-    kernel = texts([*names.cat.categories, ""])[np.append(frames.codes(names), NONE)[activity]]
-    op = np.append(attributed.activity_op, NONE)[activity]
-    step = np.append(attributed.activity_iteration, NONE)[activity]
+    kernel = texts([*names.texts, ""])[lookup(names.codes, activity)]
+    op = lookup(attributed.activity_op, activity)
+    step = lookup(attributed.activity_iteration, activity)
     return pd.DataFrame(
         {
             "device": texts(idle.devices)[idle.device],
@@ -48,7 +48,7 @@ def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
             "call": texts([*causes.callees, ""])[causes.callee[main_row]],
             "ended_by": np.where(op == NONE, kernel, texts([*attributed.ops, ""])[op]),
             "kernel": kernel,
-            "step": np.append(attributed.iterations.number, NONE)[step],
+            "step": lookup(attributed.iterations.number, step),
             **_host_columns(attributed, causes, causes.gap[causes.row_of_piece], len(idle)),
         }
     )
@@ -109,16 +109,16 @@ def by_osrt(attributed: AttributedCapture) -> pd.DataFrame:
     """
     calls = attributed.capture.system_calls
     rows = np.flatnonzero(attributed.counted_system_calls)
-    name, distinct = pd.factorize(frames.codes(calls["name"])[rows])
-    length = np.maximum(frames.ints(calls, "end") - frames.ints(calls, "start"), 0)[rows]
+    name, distinct = pd.factorize(calls.name.codes[rows])
+    length = np.maximum(calls.end - calls.start, 0)[rows]
     size = len(distinct)
-    thread, _ = number_groups(*(frames.ints(calls, c)[rows] for c in ("report", "thread")))
+    thread, _ = number_groups(calls.report[rows], calls.thread[rows])
     _, first = number_groups(name, thread)
     (median,) = quantiles(name, length, size, 0.5)
     figures = times(name, length, size)
     return pd.DataFrame(
         {
-            "call": texts([*calls["name"].cat.categories, ""])[distinct],
+            "call": texts([*calls.name.texts, ""])[distinct],
             "threads": counts(name[first], size),
             "count": figures.pop("count"),
             "idle_ns": _idle_times(attributed)[distinct],

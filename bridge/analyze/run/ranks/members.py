@@ -350,20 +350,18 @@ class _Processes:
     def communicator_details(self) -> dict[Key, list[str]]:
         """The details of the ranges in which each process initialised a communicator."""
         ranges = self.capture.ranges
-        names = ranges["name"].cat.categories
-        begins = np.array([*(name.startswith(INIT_RANGE) for name in names), False], bool)
-        rows = np.flatnonzero(begins[frames.codes(ranges["name"])])
-        json = ranges["json"].iloc[rows].astype(object).tolist()
+        rows = np.flatnonzero(ranges.name.matching(lambda name: name.startswith(INIT_RANGE)))
+        json = ranges.json[rows].tolist()
         result: dict[Key, list[str]] = {}
-        columns = (frames.ints(ranges, c)[rows].tolist() for c in PROCESS_KEY)
+        columns = (ranges[c][rows].tolist() for c in PROCESS_KEY)
         for *key, text in zip(*columns, json, strict=True):
-            result.setdefault((key[0], key[1]), []).append(str(text))
+            result.setdefault((key[0], key[1]), []).append(text)
         return result
 
 
 def _keys(capture: Capture, table: str) -> list[Key]:
     rows = getattr(capture, table)
-    columns = [frames.ints(rows, c) for c in PROCESS_KEY]
+    columns = [rows[c] for c in PROCESS_KEY]
     _, first = number_groups(*columns)
     return list(zip(*(c[first].tolist() for c in columns), strict=True))
 
@@ -375,7 +373,7 @@ def _used_gpus(capture: Capture) -> Iterator[tuple[Key, int]]:
         *(devices[c].tolist() for c in (*PROCESS_KEY, "device", "gpu")), strict=True
     )
     gpu_numbers = {(file, process, device): gpu for file, process, device, gpu in keys_and_gpus}
-    columns = [frames.ints(capture.activities, c) for c in (*PROCESS_KEY, "device")]
+    columns = [capture.activities[c] for c in (*PROCESS_KEY, "device")]
     _, first = number_groups(*columns)
     for file, process, device in zip(*(c[first].tolist() for c in columns), strict=True):
         gpu = gpu_numbers.get((file, process, device), NONE)
@@ -385,7 +383,7 @@ def _used_gpus(capture: Capture) -> Iterator[tuple[Key, int]]:
 def _process_names(capture: Capture) -> dict[Key, str]:
     rows = capture.processes
     keys = zip(*(rows[c].tolist() for c in PROCESS_KEY), strict=True)
-    return dict(zip(keys, rows["name"].astype(str).tolist(), strict=True))
+    return dict(zip(keys, rows.name, strict=True))
 
 
 def rank_of(capture: Capture, nth: int) -> int | None:

@@ -39,11 +39,14 @@ def by_skew(attributed: AttributedCapture) -> pd.DataFrame:
     ranks = Ranks.of(attributed.capture, attributed.place)
     rows = np.flatnonzero(attributed.activity_op != NONE)
     op, time = attributed.activity_op[rows], attributed.duration[rows]
-    columns = (frames.ints(attributed.capture.activities, c)[rows] for c in ("report", "process"))
+    columns = (
+        attributed.capture.activities.report[rows],
+        attributed.capture.activities.process[rows],
+    )
     pair, first = number_groups(op, ranks.place(*columns))
     time_of_pair = sums(pair, time, len(first))
     place = ranks.place(
-        *(frames.ints(attributed.capture.activities, c)[rows[first]] for c in ("report", "process"))
+        *(attributed.capture.activities[c][rows[first]] for c in ("report", "process"))
     )
     group, first_pair = number_groups(op[first])
     size, names = len(first_pair), texts(ranks.names)
@@ -142,16 +145,16 @@ class _RankMetrics:
 
     def _places(self, ranks: Ranks, table: str) -> Ints:
         rows = getattr(self.attributed.capture, table)
-        return ranks.place(*(frames.ints(rows, c) for c in ("report", "process")))
+        return ranks.place(rows.report, rows.process)
 
     def _edges(self) -> tuple[Ints, Ints]:
         """Return the first start and the last end of each member, on the clock of the reference."""
         start, end, members = [], [], []
         for table, place in self.of.items():
             rows = getattr(self.attributed.capture, table)
-            offset = self.offset[frames.ints(rows, "report")]
-            start.append(frames.ints(rows, "start") + offset)
-            ends = self.attributed.end if table == "activities" else frames.ints(rows, "end")
+            offset = self.offset[rows.report]
+            start.append(rows.start + offset)
+            ends = self.attributed.end if table == "activities" else rows.end
             end.append(np.maximum(ends + offset, start[-1]))
             members.append(place)
         member = np.concatenate(members)
@@ -168,7 +171,7 @@ class _RankMetrics:
         has_op = attributed.activity_op != NONE
         self.gpu, self.gpu_in_ops = gpu, sums(member[has_op], time[has_op], self.size)
         span = self.edges[1] - self.edges[0]
-        kernels = member[frames.is_kind(activities, frames.KERNEL)]
+        kernels = member[activities.kind.among(frames.KERNEL)]
         return {
             "start_ns": self.edges[0] - min(self.edges[0].tolist(), default=0),
             "span_ns": span,
@@ -185,7 +188,7 @@ class _RankMetrics:
         pair, first = number_groups(member, devices.gpu)
         gpu = devices.gpu[first]
         parts = [clocks.part_of(devices.report[number]) for number in gpu.tolist()]
-        start = frames.ints(attributed.capture.activities, "start")
+        start = attributed.capture.activities.start
         state = np.where(attributed.counted, states_of_work(attributed), NONE)
         busy = covered_times(pair, state, start, attributed.end, parts).sum(axis=0)
         exposed = exposed_communication(attributed, pair, gpu, parts)

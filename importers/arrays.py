@@ -1,0 +1,52 @@
+"""Whole columns as arrays: numbering of equal values, and values by row number."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.signedinteger[Any]]  # of any size
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+MISSING = -1  # of integers, and of row numbers: no such row
+LARGE = 1 << 16  # values from which on the time to import pandas is less than that of sorting them
+
+
+def lookup(values: NDArray[Scalar], rows: Integers, missing: Any = MISSING) -> NDArray[Scalar]:
+    """Return the values at rows; ``missing`` where a row is -1, or the one behind the last."""
+    is_missing = (rows == MISSING) | (rows == len(values))
+    if not is_missing.any():
+        found: NDArray[Scalar] = values[rows]
+        return found
+    result = np.full(rows.shape, missing, values.dtype)
+    result[~is_missing] = values[rows[~is_missing]]
+    return result
+
+
+def factorize(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+    """Return a code per value, in order of first occurrence, and the distinct values."""
+    if values.dtype == object:
+        return _factorize_objects(values)
+    if len(values) >= LARGE:
+        import pandas as pd
+
+        codes, distinct = pd.factorize(values)
+        return codes.astype(np.int64, copy=False), distinct
+    _, first, number = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[number], values[first[order]]
+
+
+def _factorize_objects(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+    places: dict[Any, int] = {}
+    codes = [places.setdefault(value, len(places)) for value in values.tolist()]
+    distinct = np.empty(len(places), object)
+    distinct[:] = list(places)
+    return np.array(codes, np.int64), distinct

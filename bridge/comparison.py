@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from bridge.analyze.compare import NOISE, Comparison, compare
 from bridge.analyze.compare import gates as growth
@@ -17,6 +15,9 @@ from bridge.analyze.compare.overall import Overall
 from bridge.analyze.core import no_timeline
 from bridge.analyze.tables.breakdown import by_op
 from bridge.report import IN_NOTEBOOK, Report, load
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ReportOrPath = str | Path | Report
 
@@ -46,7 +47,7 @@ class Diff:
     @property
     def rows(self) -> pd.DataFrame:
         """The table, largest change first; docs/diff.md lists its columns."""
-        return self.comparison.rows
+        return self.comparison.rows.to_pandas()
 
     @property
     def outside(self) -> Mapping[str, Mapping[str, int]]:
@@ -63,7 +64,7 @@ class Diff:
         from bridge.render.diff import DiffView  # only notebooks need them
         from bridge.render.notebook import diff_as_html
 
-        rows = self.comparison.timed(self.rows)
+        rows = self.comparison.timed(self.comparison.rows)
         few = rows.head(IN_NOTEBOOK)
         sides = self.before.source, self.after.source
         return diff_as_html(

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
-import pandas as pd
 
-from bridge import importers
+from bridge import importers, plugins
 from bridge.analyze.core import no_timeline, validity
 from bridge.analyze.core.catalog.lookup import SAMPLE_DETAILS, layout, nothing
 from bridge.analyze.core.catalog.views import MARK_STEPS, SOURCE_DETAILS
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import Totals, graph_totals, totals
 from bridge.analyze.run.ranks import Ranks
 from bridge.analyze.tables.build import table
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import Flags, lookup
 from bridge.importers.capture import Capture
 from bridge.importers.errors import ReportError
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
 from bridge.join.attribution import REASONS, RULES
@@ -33,7 +34,8 @@ from bridge.knowledge.kernels import Rules
 from bridge.knowledge.kernels import rules as kernel_rules
 
 if TYPE_CHECKING:
-    from bridge.analyze.checks.additions import Checks
+    import pandas as pd
+
     from bridge.analyze.checks.advice import AdviceReport
     from bridge.analyze.checks.quality import Quality
     from bridge.analyze.checks.summary import Summary
@@ -48,6 +50,22 @@ if TYPE_CHECKING:
 
 IN_NOTEBOOK = 20  # rows
 PLOT_INCHES = (6.5, 3.2)
+
+
+class OpKernels(frames.Frame):
+    """The owner of each activity, and how it was found."""
+
+    launch: Ints
+    range: Ints
+    op: Names
+    path: Names
+    reason: Names
+    rule: Names
+    direction: Names
+    forward: Ints
+    ambiguous: Flags
+    module: Names
+    report: Ints
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,21 +143,20 @@ class Report:
         modules = attributed.modules
         module = attributed.module_of_work
         module = np.where(module == NONE, NONE, lookup(modules.path, module))
-        return pd.DataFrame(
-            {
-                "launch": attribution.launch,
-                "range": attribution.range,
-                "op": pd.Categorical.from_codes(attributed.activity_op, _index(attributed.ops)),
-                "path": _of_node(attribution.node, code, distinct),
-                "reason": pd.Categorical.from_codes(attribution.reason, _index(REASONS)),
-                "rule": pd.Categorical.from_codes(attribution.rule, _index(RULES)),
-                "direction": _of_node(attribution.node, backward.astype(np.int64), DIRECTIONS[:2]),
-                "forward": lookup(forward, attribution.node),
-                "ambiguous": lookup(attributed.directions.ambiguous, attribution.node, False),
-                "module": _of_node(attribution.node, module, modules.paths),
-                "report": self.capture.activities.report,
-            }
+        found = OpKernels(
+            launch=attribution.launch,
+            range=attribution.range,
+            op=Names(attributed.activity_op, attributed.ops),
+            path=Names(lookup(code, attribution.node), distinct),
+            reason=Names(attribution.reason, list(REASONS)),
+            rule=Names(attribution.rule, list(RULES)),
+            direction=Names(lookup(backward.astype(np.int64), attribution.node), DIRECTIONS[:2]),
+            forward=lookup(forward, attribution.node),
+            ambiguous=lookup(attributed.directions.ambiguous, attribution.node, False),
+            module=Names(lookup(module, attribution.node), modules.paths),
+            report=self.capture.activities.report,
         )
+        return found.to_pandas().copy()  # writing into it leaves the report as it is
 
     def by(
         self,
@@ -148,7 +165,7 @@ class Report:
         columns: str | Sequence[str] = (),
         **options: Unpack[TableOptions],
     ) -> pd.DataFrame:
-        """Return a table: one of `VIEWS`, or one by dimensions, as docs/report.md describes them.
+        """Return a table as a data frame: one of `VIEWS`, or one by dimensions, as docs/report.md describes them.
 
         ``view`` is a name, or several dimensions as a list or with commas: ``"op,shape"``.
         ``columns`` are names, with or without ``_ns``, or sets: "default", "all", "gpu", "cpu",
@@ -157,7 +174,7 @@ class Report:
         largest first, ties by name. Raises ValueError with a message for the user if the report
         does not have the table or a column.
         """
-        return self.table(TableRequest.of(view, columns, **options))
+        return self.table(plugins.table_request(view, columns, **options)).to_pandas()
 
     def fitting(self, request: TableRequest) -> TableRequest:
         """Return the request, or that for kernels or copies, as `TableRequest.fitting` does."""
@@ -165,7 +182,7 @@ class Report:
         kernels = int(activities.kind.among(frames.KERNEL).sum())
         return request.fitting(ranges=self.ranges, activities=len(activities), kernels=kernels)
 
-    def table(self, request: TableRequest) -> pd.DataFrame:
+    def table(self, request: TableRequest) -> Table:
         """Return the requested table. Raises ValueError as `by` does.
 
         Where memory is short, what earlier tables left to be used again is given back first.
@@ -192,6 +209,8 @@ class Report:
         the event's process: what began then on the host, and the work that was launched then. Raises ValueError
         with a message for the user if there is no such step or range.
         """
+        if (first_ns, last_ns, steps, range_name) == (None,) * 4:
+            return self
         from bridge.analyze.core import time_range  # most tables are of the whole report
 
         attributed = self.attributed
@@ -238,7 +257,7 @@ class Report:
 
         advised = advice.advise(
             self.attributed,
-            advice.rules_by_name(rules, lambda: every_check().rules),
+            advice.rules_by_name(rules, lambda: plugins.every_check().rules),
             advice.MIN_SHARE if worth is None else worth,
         )
         return notebook.ShownAdvice.of(advised)
@@ -274,7 +293,9 @@ class Report:
         from bridge.analyze.checks.summary import Summary  # tables do not need it
         from bridge.render.notebook import ShownSummary
 
-        return ShownSummary.of_summary(Summary.of(self.attributed, rules=every_check().rules))
+        return ShownSummary.of_summary(
+            Summary.of(self.attributed, rules=plugins.every_check().rules)
+        )
 
     @cached_property
     def use(self) -> Use:
@@ -303,7 +324,7 @@ class Report:
         from bridge.analyze.checks.quality import quality  # tables do not need it
         from bridge.render.notebook import ShownQuality
 
-        return ShownQuality.of(quality(self.attributed, every_check().reasons))
+        return ShownQuality.of(quality(self.attributed, plugins.every_check().reasons))
 
     def __repr__(self) -> str:
         """Return a line with the files, and the number of ranges and activities."""
@@ -317,7 +338,7 @@ class Report:
 
         by = "op"
         if not self.ranges and self.totals["activities"]:
-            by = "kernel" if len(self.by("kernel")) else "memcpy"
+            by = "kernel" if len(self.table(TableRequest("kernel"))) else "memcpy"
         return replace(self.show(by), above=tuple(use_lines(self.busy)))._repr_html_()
 
     def show(
@@ -338,7 +359,7 @@ class Report:
         from bridge.render.table import accounting_line, graphs_line
 
         folded = replace(self, attributed=Folded.of(self.attributed).attributed)
-        request = TableRequest.of(view, columns, **options)
+        request = plugins.table_request(view, columns, **options)
         rows = moved(request.by, folded.table(request), -self.began)
         return ShownTable(
             self.layout(request.by),
@@ -425,15 +446,6 @@ class Report:
         self.export_trace(path, force=force)
 
 
-@cache
-def every_check() -> Checks:
-    """Return the built-in checks and those that installed distributions add: see docs/advise.md."""
-    from bridge.analyze.checks.additions import all_checks  # tables do not need it
-    from bridge.knowledge.entry_points import RULES, load_entry_points
-
-    return all_checks(load_entry_points(RULES))
-
-
 def join(capture: Capture, options: AttributionOptions = DEFAULT) -> Report:
     """Attribute a capture that is already loaded. Raises ReportError if its ranges do not nest."""
     try:
@@ -470,7 +482,10 @@ def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     `bridge.importers.ReportError`, whose message is one line for the user.
     """
     details = {importers.EVERY, *SOURCE_DETAILS, *SAMPLE_DETAILS}
-    return join(importers.load(*paths, details=details), attribution_options(**options))
+    return join(
+        importers.load(*paths, details=details, more=plugins.readers),
+        attribution_options(**options),
+    )
 
 
 def attribution_options(**fields: Unpack[AttributionFields]) -> AttributionOptions:
@@ -487,14 +502,5 @@ def attribution_options(**fields: Unpack[AttributionFields]) -> AttributionOptio
     return AttributionOptions(**parsed)
 
 
-def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:
-    """Return a name per activity, by the code of its node."""
-    return pd.Categorical.from_codes(lookup(codes, node), _index(names))
-
-
 def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _index(names: Sequence[str] | dict[str, str]) -> pd.Index:
-    return pd.Index(list(names), dtype=object)

@@ -218,7 +218,7 @@ def _folds(stored: StoredReport) -> bool:
     """Return whether the stored ops have numbered steps that are one op when folded."""
     from bridge.join.families import folded_names
 
-    ops = list(stored.by("op")["op"])
+    ops: list[str] = stored.tables["op"]["op"].tolist()
     return folded_names(ops) != ops
 
 
@@ -304,13 +304,13 @@ def read_files(
     reports: Sequence[Location], details: Details, sidecar: Sequence[Path], listener: Listener
 ) -> Capture:
     """Return the frames of report files."""
-    from bridge import importers
+    from bridge import importers, plugins
     from bridge.scale import malloc
 
     malloc.keep_for([path for path in reports if isinstance(path, Path)])
     what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
     with listener.doing(f"reading {what}"):
-        return importers.load(*reports, details=details, sidecar=sidecar)
+        return importers.load(*reports, details=details, sidecar=sidecar, more=plugins.readers)
 
 
 def _stored_run(

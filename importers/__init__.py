@@ -8,21 +8,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bridge.importers.capture import Capture, Facts, concat
+from bridge.importers.capture import Capture, Facts, Reader, concat
 from bridge.importers.column_files import is_columnar
 from bridge.importers.errors import NoSuchReport, NotAReport, ReportError
-from bridge.importers.formats import read
+from bridge.importers.formats import MoreReaders, no_more, read
 from bridge.importers.nsys.tables import EVERY, ONLY, SIDES, Details, requested_side
 from bridge.importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
 from bridge.importers.sides import select_side
 
 LOG = logging.getLogger("bridge.importers")
 
-__all__ = ["EVERY", "ONLY", "SIDES", "Capture", "Facts", "ReportError", "load"]
+__all__ = ["EVERY", "ONLY", "SIDES", "Capture", "Facts", "Reader", "ReportError", "load"]
 
 
 def load(
-    *paths: str | Path | Url, details: Details = True, sidecar: Sequence[str | Path] = ()
+    *paths: str | Path | Url,
+    details: Details = True,
+    sidecar: Sequence[str | Path] = (),
+    more: MoreReaders = no_more,
 ) -> Capture:
     """Read one report, or several as one `Capture`.
 
@@ -39,7 +42,8 @@ def load(
     details: ``details={"mangled", "waits"}``. Call stacks are read only if they are among the names, also
     beside all others: ``details={EVERY, "call_chains"}``. ``ONLY["host"]`` or ``ONLY["gpu"]`` among the names
     reads ranges and calls alone, or the work of GPUs alone. ``sidecar`` names recordings (files or folders) with
-    the details of annotated calls; by default those beside the report of the profiler are used.
+    the details of annotated calls; by default those beside the report of the profiler are used. ``more`` returns
+    further readers, for files of formats that are not built in.
 
     Raises `ReportError`, whose message is one line for the user.
     """
@@ -50,28 +54,30 @@ def load(
     # Checked first, even if no detail that they hold is read.
     recordings = [_existing(Path(path)) for path in sidecar]
     captures = [
-        _load(place, str(path), details, recordings)
+        _load(place, str(path), details, recordings, more)
         for place, path in zip(places, paths, strict=True)
     ]
     _check_same_profiler(captures)
     return concat(captures)
 
 
-def _load(report: Location, given: str, details: Details, sidecar: Sequence[Path]) -> Capture:
+def _load(
+    report: Location, given: str, details: Details, sidecar: Sequence[Path], more: MoreReaders
+) -> Capture:
     """Read a report, which is fetched first if it is at a URL; its facts get its path as it was given."""
     if isinstance(report, Url):
         with Downloads() as downloads:
-            return _load(downloads.path(report), str(report), details, sidecar)
+            return _load(downloads.path(report), str(report), details, sidecar, more)
     with errors_name_urls(report):
-        capture = _load_file(report, details, sidecar)
+        capture = _load_file(report, details, sidecar, more)
     given = origin(report) or given
     return replace(capture, facts=tuple(replace(f, path=given) for f in capture.facts))
 
 
-def _load_file(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
+def _load_file(path: Path, details: Details, sidecar: Sequence[Path], more: MoreReaders) -> Capture:
     try:
         _check_readable(path)
-        capture = select_side(read(path, details, sidecar), requested_side(details))
+        capture = select_side(read(path, details, sidecar, more), requested_side(details))
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
     facts = capture.facts[0]

@@ -5,10 +5,10 @@ Frames share their arrays with other objects: never write into them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from bridge.importers.call_chains import CallChains
 from bridge.importers.errors import NotAReport, ReportError
 from bridge.importers.ncu.metrics import Metrics
 from bridge.importers.ncu.metrics import concat as concat_metrics
+from bridge.importers.nsys.tables import Details
 from bridge.importers.texts import Texts
 
 # Keys of the metadata: the ranks of each process, and what a range cost it in ns; both by its number as a text.
@@ -77,13 +78,13 @@ class Capture:
 
     source: tuple[str, ...]
     facts: tuple[Facts, ...]
-    ranges: frames.Ranges
-    launches: frames.Launches
-    activities: frames.Activities
-    marks: frames.Marks
-    threads: frames.Threads
-    processes: frames.Processes
-    devices: frames.Devices
+    ranges: frames.Ranges = field(default_factory=frames.Ranges)
+    launches: frames.Launches = field(default_factory=frames.Launches)
+    activities: frames.Activities = field(default_factory=frames.Activities)
+    marks: frames.Marks = field(default_factory=frames.Marks)
+    threads: frames.Threads = field(default_factory=frames.Threads)
+    processes: frames.Processes = field(default_factory=frames.Processes)
+    devices: frames.Devices = field(default_factory=frames.Devices)
     graph_nodes: frames.GraphNodes = field(default_factory=frames.GraphNodes)
     waits: frames.Waits = field(default_factory=frames.Waits)
     cuda_streams: frames.CudaStreams = field(default_factory=frames.CudaStreams)
@@ -107,6 +108,18 @@ class Capture:
     def warnings(self) -> tuple[str, ...]:
         """The warnings of all files, a line each, with a message for the user."""
         return tuple(w for facts in self.facts for w in facts.warnings)
+
+
+class Reader(NamedTuple):
+    """A format of files: ``fits`` tells by name and first bytes whether a file is of it, ``read`` reads one.
+
+    ``details`` of ``read`` are the columns and frames that describe single rows, as
+    `bridge.importers.load` takes them; a reader may read more. It raises `ReportError` with one line for the user.
+    """
+
+    name: str
+    fits: Callable[[Path], bool]
+    read: Callable[[Path, Details], Capture]
 
 
 def total_ns(start: Ints, end: Ints) -> float:

@@ -86,6 +86,10 @@ class Names:
         """Return a mask of the rows that have this text."""
         return self.among(text) if isinstance(text, str) else NotImplemented
 
+    def __ne__(self, text: object) -> Any:
+        """Return a mask of the rows that do not have this text."""
+        return ~self.among(text) if isinstance(text, str) else NotImplemented
+
     __hash__ = None  # type: ignore[assignment]  # as of arrays
 
     @overload

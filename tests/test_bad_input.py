@@ -266,10 +266,10 @@ def test_a_value_of_the_wrong_type_is_refused(what: str, folder: Path) -> None:
 @pytest.mark.slow
 def test_a_row_has_any_number(folder: Path) -> None:
     path = made_reports.small(folder / "report.sqlite")
-    before = importers.load(path).activities
+    before = importers.load(path).activities.to_pandas()
     made_reports.changed(path, f"UPDATE {KERNELS} SET rowid = {2**63 - 1} WHERE rowid = 3")
     made_reports.changed(path, f"UPDATE {KERNELS} SET rowid = {-(2**63)} WHERE rowid = 4")
-    read = importers.load(path).activities
+    read = importers.load(path).activities.to_pandas()
     columns = ["start", "end", "correlation"]
     assert len(read) == len(before)
     assert {*read[columns].itertuples(index=False)} == {*before[columns].itertuples(index=False)}

@@ -53,7 +53,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(answer, request: TableRequest = OP) -> pd.DataFrame:
-    return answer.table(answer.fitting(request))
+    return answer.table(answer.fitting(request)).to_pandas()
 
 
 def test_rows_answer_where_nothing_else_is_asked_for(path, db):

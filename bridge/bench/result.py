@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.analyze.core.table import Table
 from bridge.annotate.details import Tensor
 from bridge.bench.devices.base import UNKNOWN, BenchError
 from bridge.knowledge.suggestions import unknown_name
@@ -343,6 +344,6 @@ def table(results: Sequence[Result], look: Look | None = None) -> str:
 
     rows = compact_rows(results)
     equal = [column for column in CAPTIONS if column in rows and len(rows[column].unique()) == 1]
-    text_table = for_terminal(VIEW, rows.drop(columns=equal), look or Look(WIDTH))
+    text_table = for_terminal(VIEW, Table.of(rows.drop(columns=equal)), look or Look(WIDTH))
     text = " ".join(CAPTIONS[column].format(rows[column].iloc[0]) for column in equal)
     return f"{text_table}\n{text}\n" if text else text_table

@@ -117,8 +117,8 @@ def _diagnosis(report: Report, advised: AdviceReport) -> str:
 
 
 def _list() -> Listing:
+    from bridge.plugins import every_check
     from bridge.render import advice
-    from bridge.report import every_check
 
     rules = every_check().rules
     rows = [{"name": rule.name, "meaning": rule.when} for rule in rules]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.analyze.core.table import Table
 from bridge.cli import options, outputs
 from bridge.cli.help import Command, option
 from bridge.cli.outputs import Output
@@ -179,10 +180,10 @@ def _text(values: list[Result], form: str, *, to_terminal: bool) -> str:
     if form == "table":
         return result.table(values, options.look(to_terminal=to_terminal))
     if form == "csv":
-        return document.as_csv(result.rows(values))
+        return document.as_csv(Table.of(result.rows(values)))
     if form == "md":
-        return table.as_markdown(result.VIEW, result.compact_rows(values))
-    return document.with_rows({"format": result.FORMAT}, result.with_runs(values))
+        return table.as_markdown(result.VIEW, Table.of(result.compact_rows(values)))
+    return document.with_rows({"format": result.FORMAT}, Table.of(result.with_runs(values)))
 
 
 def _keep(values: list[Result], db: Path, name: str | None) -> None:

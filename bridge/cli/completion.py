@@ -44,10 +44,12 @@ def tables(
     """Complete the name of a table, or the last of several dimensions."""
     from bridge.analyze.core.catalog import VIEWS
     from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+    from bridge.plugins import add_tables
 
     given, comma, start = incomplete.rpartition(",")
     known = {name: dimension.meaning for name, dimension in DIMENSIONS.items()}
     if not comma:
+        add_tables()
         known |= {name: view.question for name, view in VIEWS.items()}
     taken = given.split(",")
     return _items(

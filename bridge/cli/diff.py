@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.core.table import Table
 from bridge.cli import completion, listing, options, outputs, selection_options
 from bridge.cli.help import Command, option, table_option
 from bridge.cli.listing import Listing
@@ -246,8 +247,9 @@ def _columns(by: str, view: DiffView) -> Listing:
 
     known = TABLES["diff"].by_name
     columns = [
-        known.get(name) or describe(name, is_number=kind.kind in "if", is_float=kind.kind == "f")
-        for name, kind in zip(map(str, view.rows), view.rows.dtypes, strict=True)
+        known.get(name)
+        or describe(name, is_number=column.dtype != object, is_float=column.dtype.kind == "f")
+        for name, column in view.rows.items()
     ]
     text = "".join(f"{name}\n" for name in view.rows)
     return Listing(listing.COLUMNS, listing.column_rows(columns), text, {"by": by, "sets": []})
@@ -283,21 +285,19 @@ def compare_sides(
     limits: Budget | None,
 ) -> DiffView:
     """Compare the sides, judge them, and select the rows to show."""
-    import pandas as pd
-
     from bridge.analyze.compare.steps import check_same_steps, filter_known_rows
     from bridge.comparison import Diff, within
     from bridge.render.diff import DiffView
 
     if len(sides) == 1 and limits is not None:
         source = sides[0].capture.source
-        return DiffView((), source, None, pd.DataFrame(), within(sides[0], limits))
+        return DiffView((), source, None, Table(), within(sides[0], limits))
     before, after = sides
     if request.time_range.steps:
         check_same_steps(before.attributed, after.attributed, *request.time_range.steps)
     diff = Diff(before, after, request.by, request.kernel_names, _share(request.noise))
     verdicts = diff.judged(fail_over, limits)
-    table = rows.sorted_and_cut(filter_known_rows(diff.rows, rows.conditions))
+    table = rows.sorted_and_cut(filter_known_rows(diff.comparison.rows, rows.conditions))
     sources = before.capture.source, after.capture.source
     return DiffView(*sources, diff.comparison, table, verdicts, overall=diff.overall)
 

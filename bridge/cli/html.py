@@ -71,7 +71,7 @@ def write_page(
     details = {*ADVICE_DETAILS, *QUALITY_DETAILS, *SOURCE_DETAILS, "memory", "metrics"}
     values = [options.load(replace(source, reports=side, ncu=ncu), details) for side in sides]
     from bridge import exports
-    from bridge.report import every_check
+    from bridge.plugins import every_check
 
     with doing(f"writing {output}"):
         attributed = [report.attributed for report in values]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.analyze.core.table import Table
+
 if TYPE_CHECKING:
     from bridge.analyze.core.catalog.column import Column
     from bridge.cli.outputs import Output
@@ -47,11 +49,10 @@ class Listing:
             raise click.UsageError(
                 f"--format {output.format}: a list of names is one of {', '.join(known)}"
             )
-        import pandas as pd
 
         from bridge.render import document, table
 
-        rows = pd.DataFrame(self.rows)
+        rows = Table.of_records(self.rows)
         if output.format == "csv":
             return document.as_csv(rows)
         if output.format == "md":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from bridge import plugins
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import columns_of
@@ -117,6 +118,7 @@ class Tools:
         max_bytes: MaxBytes = LIMIT,
     ) -> str:
         """List what each table (by) of the tool table answers; or the columns of one table."""
+        plugins.add_tables(table)
         if not table:
             names = {view.name: view.question for view in VIEWS.values()}
             meanings = {one.name: one.meaning for one in DIMENSIONS.values()}
@@ -166,6 +168,7 @@ class Tools:
         from bridge.cli.report import table_rows, without_steps
 
         rows = RowOptions(tuple(parse_conditions(where)) if where else (), sort, None, None)
+        plugins.add_tables(by)
         request = TableRequest.of(by, columns, also=rows.columns)
         request.check()
         rows, time_range = without_steps(request, rows, _time_range(begin, end, step))
@@ -374,7 +377,7 @@ def _why_gap(report: Report, instant: str) -> compact.Document:
     """Return the longest gap, or the one at an instant, with the explanation of what ended it."""
     from bridge.analyze.checks.why import why
 
-    gaps = report.by("gap")
+    gaps = report.table(TableRequest("gap"))
     began = report.began
     if instant:
         at = parse_time_ns(instant) + began
@@ -383,11 +386,10 @@ def _why_gap(report: Report, instant: str) -> compact.Document:
         raise ValueError(
             "no gap of more than 10 us at that time" if instant else report.nothing("gap")
         )
-    gap = gaps.head(1)
-    end = int(gap["start_ns"].iloc[0] + gap["gap_ns"].iloc[0])
+    gap = gaps.row(0)
+    end = gap["start_ns"] + gap["gap_ns"]
     ended_by = np.flatnonzero(report.attributed.capture.activities.start == end)
-    shown = gap.assign(start_ns=gap["start_ns"] - began)
     return {
-        "gap": shown.to_dict("records")[0],
+        "gap": {**gap, "start_ns": gap["start_ns"] - began},
         "ended_by": compact.why(why(report.attributed, ended_by)),
     }

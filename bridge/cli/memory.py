@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.analyze.core.table import Table
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command, option, table_option
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.analyze.cost.memory import MemoryUsage
     from bridge.analyze.cost.memory.samples import Samples
     from bridge.importers.remote import Location
@@ -199,9 +198,7 @@ def _drawing(output: Path, by: str) -> tuple[str, Path | None, Path | None]:
     return "summary", output, None
 
 
-def _print(
-    usage: MemoryUsage, by: str, table: pd.DataFrame, top: int | None, output: Output
-) -> None:
+def _print(usage: MemoryUsage, by: str, table: Table, top: int | None, output: Output) -> None:
     from bridge.analyze.cost.memory import summary
     from bridge.cli.table_output import ListedTable
     from bridge.render import summaries
@@ -210,7 +207,7 @@ def _print(
     is_all_of_it = by == "summary" and output.format == "table" and not output.to_terminal
     above = "" if is_all_of_it else summaries.memory_lines(summary(usage))
     listed = ListedTable(f"memory {by}", rows, _fields(by, usage.attributed), above=above)
-    if rows.empty and output.format in ("table", "md"):
+    if not len(rows) and output.format in ("table", "md"):
         text = f"{above}\nNo rows: --by {by} has nothing to list here.\n"
     else:
         text = listed.text(output.format, top=top, to_terminal=output.to_terminal)
@@ -231,7 +228,7 @@ def _usage(report: Report, time_range: TimeRange, *, drawn: bool) -> MemoryUsage
     return usage
 
 
-def _table(usage: MemoryUsage, by: str, later: int) -> pd.DataFrame:
+def _table(usage: MemoryUsage, by: str, later: int) -> Table:
     from bridge.analyze.cost import memory as of
 
     if by == "step":

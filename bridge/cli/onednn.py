@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.analyze.core.table import Table
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command, option, table_option
 from bridge.cli.outputs import Output
 from bridge.knowledge.suggestions import unknown_name
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.importers.onednn import Log
 
 DIMENSIONS = ("primitive", "impl", "prop", "problem", "layout", "attributes", "aux", "engine")
@@ -90,7 +89,7 @@ def _warn(log: Log) -> None:
 def _text(
     log: Log,
     by: tuple[str, ...],
-    table: pd.DataFrame,
+    table: Table,
     form: str,
     top: int | None,
     *,

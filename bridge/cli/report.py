@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import columns_of
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables.request import ALL, DEFAULT, TableRequest
 from bridge.cli import (
     completion,
@@ -31,8 +32,6 @@ from bridge.cli.outputs import Output
 from bridge.cli.selection_options import LIST, RowOptions
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.analyze.cost.flops import Costs
     from bridge.analyze.tables.table_source import TableSource
     from bridge.scale.workers import WorkerOptions
@@ -169,8 +168,10 @@ def report(
     the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of the op and
     everything under it, 'busy' the union of its intervals, 'span' first start to last end.
     """
+    from bridge.plugins import add_tables
     from bridge.source import open_source
 
+    add_tables("" if request.by == LIST else request.by)
     if LIST in (request.by, rows.sort) or request.columns == (LIST,):
         _names(request).write(output)
         return
@@ -240,7 +241,7 @@ def _names(request: TableRequest) -> Listing:
     return Listing(listing.COLUMNS, rows, formatter.getvalue(), {"by": request.by, "sets": sets})
 
 
-def _doubts(request: TableRequest, answer: TableSource, table: pd.DataFrame) -> list[str]:
+def _doubts(request: TableRequest, answer: TableSource, table: Table) -> list[str]:
     """Return doubts about ranks for a table of them, and how to record sizes of collectives if none has one."""
     if RANK_TABLES.intersection(request.by.split(",")):
         return answer.rank_warnings
@@ -262,7 +263,7 @@ def without_steps(
 
 def table_rows(
     answer: TableSource, request: TableRequest, rows: RowOptions, form: str, *, running: bool
-) -> pd.DataFrame:
+) -> Table:
     """Return the rows that meet the conditions, sorted and cut, with a running sum if requested.
 
     People count times from the first event, in conditions, too; documents keep the report's clock.

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.analyze.core.catalog.lookup import TIME_UNITS
+from bridge.analyze.core.table import Table
 from bridge.cli import completion
 from bridge.cli.help import option, output_option, row_option
 from bridge.cli.options import TERMINAL_ROWS, collected, usage_errors
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from bridge.analyze.core.filters import Condition
     from bridge.source import TimeRange
 
@@ -159,7 +158,7 @@ class RowOptions:
         rest = tuple(c for c in self.conditions if c not in steps)
         return replace(self, conditions=rest), first_and_last(step.value)
 
-    def sorted_and_cut(self, table: DataFrame) -> DataFrame:
+    def sorted_and_cut(self, table: Table) -> Table:
         """Return a table sorted and cut as requested. Raises ValueError for an unknown column."""
         if self.sort not in ("", LIST):
             from bridge.analyze.core.filters import SORT_LIST, column_of

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
+from bridge.analyze.core.table import Table
+from bridge.analyze.tables.request import TableRequest
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.render.table import Look
     from bridge.report import Report
     from bridge.scale.combined import CombinedReport
@@ -62,8 +62,6 @@ def summary(
 
 def summary_text(report: Summarized, look: Look) -> str:
     """Return the summary of a report, its largest rows, and the accounting of all activities."""
-    import pandas as pd
-
     from bridge.render import first_screen, summaries, table, units
 
     by, rows = _largest(report)
@@ -78,7 +76,7 @@ def summary_text(report: Summarized, look: Look) -> str:
     )
     text = table.for_terminal(report.layout(by), rows.head(ROWS), look) if len(rows) else ""
     if ranks := report.summary.ranks:
-        listed = table.for_terminal("ranks", pd.DataFrame(ranks[:ROWS]), look)
+        listed = table.for_terminal("ranks", Table.of_records(ranks[:ROWS]), look)
         left = len(ranks) - ROWS
         below = (
             [f"… and {left} more: {with_report('bridge report REPORT --by rank')}"]
@@ -91,7 +89,9 @@ def summary_text(report: Summarized, look: Look) -> str:
     if len(rows) > ROWS:
         left = len(rows) - ROWS
         below.append(f"… and {left} more row{'s' if left > 1 else ''}: {more}")
-    if by in ("op-kernel", "kernel") and (moved := int(report.by("memcpy")["total_ns"].sum())):
+    if by in ("op-kernel", "kernel") and (
+        moved := int(report.table(TableRequest("memcpy"))["total_ns"].sum())
+    ):
         hint = with_report("bridge report REPORT --by memcpy")
         share = units.percent(moved / report.totals["gpu_ns"])
         below.append(
@@ -105,12 +105,12 @@ def summary_text(report: Summarized, look: Look) -> str:
     return head + text + "".join(f"{line}\n" for line in below)
 
 
-def _largest(report: Summarized) -> tuple[str, pd.DataFrame]:
+def _largest(report: Summarized) -> tuple[str, Table]:
     """Return the table that says most of a report, and its name."""
     if not report.totals["activities"]:
-        return "op", report.by("op")
+        return "op", report.table(TableRequest("op"))
     views = ("op-kernel",) if report.ranges else ("kernel", "memcpy")
-    tables = {by: report.by(by) for by in views}
+    tables = {by: report.table(TableRequest(by)) for by in views}
     by = next((by for by, rows in tables.items() if len(rows)), views[0])
     return by, tables[by]
 

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from bridge.analyze.core.catalog.lookup import needs_activities
 from bridge.analyze.core.folding import with_gpu_time
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli import options
 from bridge.render import document, summaries, summary, units
 from bridge.render import table as tables
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.analyze.core.filters import Condition
     from bridge.analyze.core.session_cycles import ActiveCycles
     from bridge.analyze.run.ranks.table import Run
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
 def terminal_text(
     by: str,
-    table: pd.DataFrame,
+    table: Table,
     *,
     to_terminal: bool,
     top: int | None = None,
@@ -75,7 +72,7 @@ class ListedTable:
     """
 
     name: str
-    rows: pd.DataFrame
+    rows: Table
     fields: dict[str, Any]
     above: str = ""
     below: str = ""
@@ -141,7 +138,7 @@ class TableOutput:
     cycles: ActiveCycles | None = None
     side: str = ""
 
-    def text(self, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
+    def text(self, table: Table, form: str, *, to_terminal: bool) -> str:
         """Return the table in a format: json, csv, md or table."""
         source = self.source
         if form == "json":
@@ -186,7 +183,7 @@ class TableOutput:
         one = next(names, None)
         return CONDITION + (WHOLE_NAMES.format(one.column, one.value) if one else "")
 
-    def _with_gpu_time(self, table: pd.DataFrame, *, to_terminal: bool) -> pd.DataFrame:
+    def _with_gpu_time(self, table: Table, *, to_terminal: bool) -> Table:
         """Return the rows that a terminal shows of a table that is not cut by the user."""
         is_glance = self.fold and self.top is None
         if not is_glance or not options.is_on_terminal(to_terminal=to_terminal):

@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass, replace
 from types import TracebackType
 
-RULES = "nsight_bridge.rules"
+RULES, TABLES, READERS = "nsight_bridge.rules", "nsight_bridge.tables", "nsight_bridge.readers"
 LOG = logging.getLogger("bridge.knowledge")
 
 
@@ -25,6 +25,11 @@ class Addition:
         """Say in one line what is wrong with it."""
         line = " ".join(defect.split())
         LOG.warning("warning: %s of %s: %s", self.name, self.distribution, line)
+
+    def failure(self, error: BaseException) -> str:
+        """Return in one line what it is, and how it failed."""
+        line = " ".join(str(error).split())
+        return f"{self.name} of {self.distribution}: {type(error).__name__}: {line}"
 
     def __enter__(self) -> None:
         pass

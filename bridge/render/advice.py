@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from bridge.analyze.core.catalog.lookup import host_tables
+from bridge.analyze.core.table import Table
 from bridge.render import failures, table_columns, units
 from bridge.render import table as tables
 from bridge.render.table import Look
@@ -120,9 +119,9 @@ def for_page(advised: AdviceReport) -> dict[str, list[Any]]:
     return {"pieces": pieces, "left": left}
 
 
-def _place(evidence: pd.DataFrame) -> str:
+def _place(evidence: Table) -> str:
     """Return the path of the op with most of it, '' if there is none."""
-    return str(evidence["path"].iloc[0]) if "path" in evidence and len(evidence) else ""
+    return str(evidence["path"][0]) if "path" in evidence and len(evidence) else ""
 
 
 def as_json(advised: AdviceReport, rows: int) -> str:
@@ -166,7 +165,7 @@ def _as_object(advice: Advice, rows: int) -> dict[str, Any]:
     }
 
 
-def records(table: pd.DataFrame) -> list[Mapping[str, Any]]:
+def records(table: Table) -> list[Mapping[str, Any]]:
     """Return the rows of a table as objects; integers stay integers."""
     columns = [table[c].tolist() for c in table.columns]
     return [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -134,8 +134,8 @@ def _location(advice: Advice, source: tuple[str, ...]) -> dict[str, Any]:
     }
     evidence = advice.finding.evidence
     if len(evidence) and "op" in evidence:
-        op = str(evidence["op"].iloc[0])
-        path = str(evidence["path"].iloc[0]) if "path" in evidence else op
+        op = str(evidence["op"][0])
+        path = str(evidence["path"][0]) if "path" in evidence else op
         place["logicalLocations"] = [{"name": op, "fullyQualifiedName": path, "kind": "function"}]
     return place
 

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pandas as pd
-
 from bridge.analyze.checks.excerpt import Excerpt
 from bridge.analyze.checks.why import Why
+from bridge.analyze.core.table import Table
 from bridge.render.advice import records, with_figures
 
 LONGEST = 160  # characters of a text in a row
@@ -65,9 +64,9 @@ class Rows:
         return cls(columns, rows, left_out)
 
     @classmethod
-    def of_frame(cls, table: pd.DataFrame, top: int, skip: int = 0) -> Rows:
+    def of_frame(cls, table: Table, top: int, skip: int = 0) -> Rows:
         """Return ``top`` rows of a data frame, without the first ``skip``."""
-        result = cls.of(records(table.iloc[skip : skip + top]))
+        result = cls.of(records(table[skip : skip + top]))
         left_out = max(0, len(table) - skip - len(result.rows))
         return cls([str(name) for name in table.columns], result.rows, left_out, skip)
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import pandas as pd
-
 from bridge.analyze.compare import Comparison
 from bridge.analyze.compare.gates import Verdict
 from bridge.analyze.compare.overall import Change, Overall
 from bridge.analyze.compare.parts import IDLE
+from bridge.analyze.core.table import Array, Table
 from bridge.render import document, table_columns, units
 from bridge.render import table as tables
 
@@ -45,7 +44,7 @@ class DiffView:
     before: Sequence[str]
     after: Sequence[str]
     comparison: Comparison | None
-    rows: pd.DataFrame
+    rows: Table
     verdicts: Sequence[Verdict]
     left_out: int = 0
     overall: Overall | None = None
@@ -229,7 +228,7 @@ def _unmatched_ops(comparison: Comparison) -> list[str]:
     """Return a line where the ops of the two reports are mostly others, and one without any op."""
     if comparison.by != "op":
         return []
-    if comparison.rows.empty:
+    if not len(comparison.rows):
         return ["no ops in either report: --by kernel compares the kernels"]
     before, after = comparison.unmatched
     if max(before, after) < MOSTLY:
@@ -255,9 +254,7 @@ def work_text(comparison: Comparison) -> str:
     return f"{steps}{warm_up}: times and changes are per step, calls are totals"
 
 
-def text_columns(
-    comparison: Comparison, rows: pd.DataFrame, unit: str | None = None
-) -> pd.DataFrame:
+def text_columns(comparison: Comparison, rows: Table, unit: str | None = None) -> Table:
     """Return the displayed columns as texts; a renamed kernel is ``old -> new``."""
     table: dict[str, Any] = {
         name: rows[name] for name in comparison.labels if name != "kernel_before"
@@ -272,10 +269,10 @@ def text_columns(
         table["share"] = _texts(rows["share"], lambda share: f"{100 * share:.1f} %")
     table["p"] = _texts(rows["p"], table_columns.blank_if_missing(_p))
     table["state"] = rows["state"]
-    return pd.DataFrame(table)
+    return Table(table)
 
 
-def _times(rows: pd.DataFrame, unit: str | None) -> dict[str, list[str]]:
+def _times(rows: Table, unit: str | None) -> dict[str, list[str]]:
     change = table_columns.blank_if_missing(_change)
     return {
         **{name: _texts(rows[name], _time(unit)) for name in ("before_ns", "after_ns")},
@@ -284,7 +281,7 @@ def _times(rows: pd.DataFrame, unit: str | None) -> dict[str, list[str]]:
     }
 
 
-def _times_per_step(rows: pd.DataFrame, unit: str | None) -> dict[str, list[str]]:
+def _times_per_step(rows: Table, unit: str | None) -> dict[str, list[str]]:
     """Return the means per step."""
     means = [rows[f"step_{side}_ns"].round().astype("int64") for side in ("before", "after")]
     return {
@@ -299,7 +296,7 @@ def _time(unit: str | None) -> Callable[[int], str]:
     return units.time if unit is None else lambda ns: units.time_in(unit, ns)
 
 
-def _intervals(rows: pd.DataFrame) -> list[str]:
+def _intervals(rows: Table) -> list[str]:
     """Return the interval of the change per step: ``-1.2 … +3.4 %``, '' where it is unknown."""
     ends = zip(rows["step_ratio_low"].tolist(), rows["step_ratio_high"].tolist(), strict=True)
     return [_interval(low, high) if low != table_columns.MISSING else "" for low, high in ends]
@@ -314,12 +311,12 @@ def _interval(low: float, high: float) -> str:
     return f"{first} … {second} %"
 
 
-def _renamed(rows: pd.DataFrame) -> list[str]:
+def _renamed(rows: Table) -> list[str]:
     pairs = zip(rows["kernel_before"].tolist(), rows["kernel"].tolist(), strict=True)
     return [f"{old} -> {new}" if old else str(new) for old, new in pairs]
 
 
-def _pairs(rows: pd.DataFrame, count: str) -> list[str]:
+def _pairs(rows: Table, count: str) -> list[str]:
     pairs = zip(rows[f"{count}_before"].tolist(), rows[f"{count}_after"].tolist(), strict=True)
     return [
         units.count(before) if before == after else ARROW.join(map(units.count, (before, after)))
@@ -327,7 +324,7 @@ def _pairs(rows: pd.DataFrame, count: str) -> list[str]:
     ]
 
 
-def _texts(column: pd.Series, write: Any) -> list[str]:
+def _texts(column: Array, write: Any) -> list[str]:
     return [write(value) for value in column.tolist()]
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-import pandas as pd
-from pandas.api.types import is_numeric_dtype
+from bridge.analyze.core.table import Array, Table
 
 FORMAT = "bridge.report/2"
 END = "\r\n"
@@ -35,8 +34,8 @@ def as_json(
     by: str,
     source: Sequence[str],
     totals: Mapping[str, Any],
-    table: pd.DataFrame,
-    beside: Mapping[str, pd.DataFrame] = MappingProxyType({}),
+    table: Table,
+    beside: Mapping[str, Table] = MappingProxyType({}),
 ) -> str:
     """Return one JSON object, a line per row; integers stay integers.
 
@@ -49,8 +48,8 @@ def as_json(
 
 def with_rows(
     head: Mapping[str, Any],
-    table: pd.DataFrame,
-    beside: Mapping[str, pd.DataFrame] = MappingProxyType({}),
+    table: Table,
+    beside: Mapping[str, Table] = MappingProxyType({}),
 ) -> str:
     """Return one JSON object with the entries of ``head``, other tables, and the ``rows`` of the table."""
     pieces = [json.dumps(head, ensure_ascii=False, indent=1)[:-2]]
@@ -59,7 +58,7 @@ def with_rows(
     return "".join([*pieces, "\n}\n"])
 
 
-def as_csv(table: pd.DataFrame) -> str:
+def as_csv(table: Table) -> str:
     """Return the table as comma-separated values (RFC 4180); names and units are those of the JSON.
 
     A text that a spreadsheet would run as a formula is preceded by an apostrophe, so that it is
@@ -73,9 +72,9 @@ def as_csv(table: pd.DataFrame) -> str:
     return "".join([f"{line.removesuffix(END)}\n" for line in lines])
 
 
-def _cells(column: pd.Series) -> Sequence[Any]:
+def _cells(column: Array) -> Sequence[Any]:
     values: list[Any] = column.tolist()
-    return values if is_numeric_dtype(column.dtype) else [_harmless(value) for value in values]
+    return values if column.dtype != object else [_harmless(value) for value in values]
 
 
 def _harmless(value: Any) -> Any:
@@ -85,10 +84,10 @@ def _harmless(value: Any) -> Any:
     return value
 
 
-def _rows(table: pd.DataFrame) -> Iterator[str]:
+def _rows(table: Table) -> Iterator[str]:
     """Yield the rows as JSON, some at a time: the values of a large table take less memory than their texts."""
     for first in range(0, len(table), BLOCK):
-        rows = table.iloc[first : first + BLOCK]
+        rows = table[first : first + BLOCK]
         columns = [
             [f"{key}: {value}" for value in _encoded(rows[name])]
             for name, key in zip(rows.columns, map(json.dumps, rows.columns), strict=True)
@@ -97,7 +96,7 @@ def _rows(table: pd.DataFrame) -> Iterator[str]:
         yield ("," if first else "") + ",".join(texts)
 
 
-def _encoded(column: pd.Series) -> list[str]:
+def _encoded(column: Array) -> list[str]:
     """Return each value as JSON; a text in JSON has no line break, so one stands between values."""
     values = column.tolist()
     texts = json.dumps(values, ensure_ascii=False, separators=(BETWEEN, ": "))[1:-1].split(BETWEEN)

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from html import escape
-from typing import Any, Self
-
-import pandas as pd
-from rich.console import Console
+from typing import TYPE_CHECKING, Any, Self
 
 from bridge.analyze.checks.advice import Advice, AdviceReport
 from bridge.analyze.checks.quality import Quality
 from bridge.analyze.checks.summary import Summary
 from bridge.analyze.core.catalog import Column
-from bridge.render import advice, diff, first_screen, quality, units
+from bridge.analyze.core.table import Table
+from bridge.render import advice, first_screen, quality, units
 from bridge.render import table as tables
-from bridge.render.diff import DiffView
 from bridge.render.table_columns import displayed, writer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridge.render.diff import DiffView
 
 # -- Pieces of HTML
 
@@ -50,7 +52,7 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
     yield from (f"<p>{text(line)}</p>" for line in lines if line)
 
 
-def rows_as_html(by: str, table: pd.DataFrame) -> str:
+def rows_as_html(by: str, table: Table) -> str:
     """Return a table with units and with bars behind its main times."""
     columns = displayed(by, table)
     head = "".join(f"<th{_class(column)}>{text(column.heading)}</th>" for column in columns)
@@ -92,7 +94,7 @@ class ShownTable:
 
     Attributes:
         by: the name of the columns that are displayed.
-        rows: the rows that are shown; times in ns.
+        table: the rows that are shown; times in ns.
         left_out: the number of further rows.
         above: lines above the table.
         below: lines under it.
@@ -100,22 +102,29 @@ class ShownTable:
     """
 
     by: str
-    rows: pd.DataFrame
+    table: Table
     left_out: int = 0
     above: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
 
+    @property
+    def rows(self) -> pd.DataFrame:
+        """The table as a data frame."""
+        return self.table.to_pandas()
+
     def __repr__(self) -> str:
         """Return the table as text that fits the terminal."""
+        from rich.console import Console  # only a prompt needs it
+
         look = tables.Look(Console().width)
-        table = tables.for_terminal(self.by, self.rows, look)
+        shown = tables.for_terminal(self.by, self.table, look)
         lines = filter(None, (_more(self.left_out), *self.below))
-        return "\n".join((*self.above, table + "\n".join(lines)))
+        return "\n".join((*self.above, shown + "\n".join(lines)))
 
     def _repr_html_(self) -> str:
         below = paragraphs((_more(self.left_out), *self.below))
         return document(
-            (*paragraphs(self.above), rows_as_html(self.by, self.rows), *below),
+            (*paragraphs(self.above), rows_as_html(self.by, self.table), *below),
         )
 
 
@@ -183,6 +192,8 @@ def _fields(record: Any) -> dict[str, Any]:
 
 def diff_as_html(view: DiffView) -> str:
     """Return the rows of a comparison, and the accounting under them."""
+    from bridge.render import diff  # only comparisons need it
+
     if view.comparison is None:
         return document([])
     table = diff.text_columns(view.comparison, view.rows)

@@ -16,9 +16,9 @@ def as_json(graph: OpGraph, source: Sequence[str]) -> Iterator[str]:
     """Yield the graph as an object with the lists ``nodes`` and ``edges``; unknown facts are left out."""
     head = {"format": FORMAT, "source": list(source)}
     yield f"{json.dumps(head)[:-1]}, "
-    yield from _list("nodes", (_known(node) for node in graph.nodes.to_dict("records")))
+    yield from _list("nodes", (_known(node) for node in graph.nodes.records()))
     yield ", "
-    yield from _list("edges", (_known(edge) for edge in graph.edges.to_dict("records")))
+    yield from _list("edges", (_known(edge) for edge in graph.edges.records()))
     yield "}\n"
 
 
@@ -42,13 +42,13 @@ def _list(name: str, rows: Iterator[dict[str, Any]]) -> Iterator[str]:
 def as_dot(graph: OpGraph, _source: Sequence[str]) -> Iterator[str]:
     """Yield a graph for Graphviz: data flow solid, nesting dashed, forward to backward dotted."""
     yield "digraph ops {\n  node [shape=box, fontname=sans];\n"
-    for node in graph.nodes.to_dict("records"):
+    for node in graph.nodes.records():
         lines = [node["name"], *([node["shapes"]] if node["shapes"] else [])]
         label = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
         yield f'  {node["id"]} [label="{label}"];\n'
         if node["parent"]:
             yield f"  {node['parent']} -> {node['id']} [style=dashed, arrowhead=none];\n"
-    for edge in graph.edges.to_dict("records"):
+    for edge in graph.edges.records():
         style = "" if edge["kind"] == DATA else " [style=dotted]"
         yield f"  {edge['source']} -> {edge['target']}{style};\n"
     yield "}\n"
@@ -71,9 +71,11 @@ def as_execution_trace(graph: OpGraph, _source: Sequence[str]) -> Iterator[str]:
     the report has, or "". Nodes are in the order in which they began.
     """
     nodes = graph.nodes
-    threads = {thread: number for number, thread in enumerate(dict.fromkeys(nodes["thread"]))}
+    threads = {
+        thread: number for number, thread in enumerate(dict.fromkeys(nodes["thread"].tolist()))
+    }
     offset = len(threads) + 1  # ids: 1 of the process, then threads, then calls
-    head = {"schema": SCHEMA, "pid": int(nodes["process"].iloc[0] >> 24) if len(nodes) else 0}
+    head = {"schema": SCHEMA, "pid": int(nodes["process"][0] >> 24) if len(nodes) else 0}
     yield f"{json.dumps(head)[:-1]}, "
     places = {thread: number + 2 for thread, number in threads.items()}
     yield from _list("nodes", _trace_nodes(graph, places, offset))
@@ -85,10 +87,8 @@ def _trace_nodes(graph: OpGraph, threads: dict[int, int], offset: int) -> Iterat
     for thread, number in threads.items():
         yield _trace_node(number, THREAD, 1, USER, thread & THREAD_MASK)
     inputs, outputs = _tensors(graph)
-    forward = {
-        e["target"]: e["source"] for e in graph.edges.to_dict("records") if e["kind"] != DATA
-    }
-    for row in graph.nodes.to_dict("records"):
+    forward = {e["target"]: e["source"] for e in graph.edges.records() if e["kind"] != DATA}
+    for row in graph.nodes.records():
         parent = row["parent"] + offset if row["parent"] else threads[row["thread"]]
         scope = BACKWARD_FUNCTION if row["backward"] else FUNCTION
         tid = row["thread"] & THREAD_MASK
@@ -111,7 +111,7 @@ def _tensors(graph: OpGraph) -> tuple[defaultdict[int, dict[int, int]], ...]:
     """Return the tensors of the inputs and outputs of each node, by position."""
     inputs: defaultdict[int, dict[int, int]] = defaultdict(dict)
     outputs: defaultdict[int, dict[int, int]] = defaultdict(dict)
-    for edge in graph.edges.to_dict("records"):
+    for edge in graph.edges.records():
         if edge["kind"] == DATA:
             inputs[edge["target"]][edge["input"]] = edge["tensor"]
             outputs[edge["source"]][max(edge["output"], 0)] = edge["tensor"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
+from bridge.analyze.core.table import Table
 from bridge.render import units
 from bridge.render.table import clean
 from bridge.render.table_columns import MISSING
@@ -176,19 +175,19 @@ def _times(number: int, ns: int, noun: str) -> str:
 # -- Memory: a line per process, device and kind
 
 
-def memory_lines(summary: pd.DataFrame) -> str:
+def memory_lines(summary: Table) -> str:
     """Return a line per row of the summary."""
-    several = len(summary[["pid"]].drop_duplicates()) > 1
-    return "".join(f"{_line(row, several=several)}\n" for row in summary.to_dict("records"))
+    several = len(set(summary["pid"].tolist())) > 1
+    return "".join(f"{_line(row, several=several)}\n" for row in summary.records())
 
 
-def sampled_lines(peaks: pd.DataFrame) -> str:
+def sampled_lines(peaks: Table) -> str:
     """Return a line per process and device with samples of memory."""
-    several = len(peaks[["pid"]].drop_duplicates()) > 1
-    return "".join(f"{_samples_line(row, several=several)}\n" for row in peaks.to_dict("records"))
+    several = len(set(peaks["pid"].tolist())) > 1
+    return "".join(f"{_samples_line(row, several=several)}\n" for row in peaks.records())
 
 
-def _samples_line(row: Mapping[Hashable, object], *, several: bool) -> str:
+def _samples_line(row: Mapping[str, object], *, several: bool) -> str:
     process = f" of process {row['pid']}" if several else ""
     peak = f"peak at least {_size(row['peak_bytes'])}{_when(row, 'peak')}"
     driver = row["driver_bytes"]
@@ -197,7 +196,7 @@ def _samples_line(row: Mapping[Hashable, object], *, several: bool) -> str:
     return f"{row['device']}{process}: {peak}; {count} samples{_reserved(row)}{others}"
 
 
-def _line(row: Mapping[Hashable, object], *, several: bool) -> str:
+def _line(row: Mapping[str, object], *, several: bool) -> str:
     gpu = "" if row["device"] == MISSING else f" of GPU {row['device']}"
     process = f" of process {row['pid']}" if several else ""
     peak = f"peak {_size(row['peak_bytes'])}{_when(row, 'peak')}"
@@ -209,7 +208,7 @@ def _line(row: Mapping[Hashable, object], *, several: bool) -> str:
     )
 
 
-def _reserved(row: Mapping[Hashable, object]) -> str:
+def _reserved(row: Mapping[str, object]) -> str:
     if row["peak_reserved_bytes"] == MISSING:
         return ""
     share = row["fragmentation"]
@@ -217,7 +216,7 @@ def _reserved(row: Mapping[Hashable, object]) -> str:
     return f"; reserved at most {_size(row['peak_reserved_bytes'])}{_when(row, 'reserved')}{unused}"
 
 
-def _when(row: Mapping[Hashable, object], event: str) -> str:
+def _when(row: Mapping[str, object], event: str) -> str:
     if row[f"{event}_ns"] == MISSING:
         return " at the beginning"
     op, step = row[f"{event}_op"], row[f"{event}_step"]

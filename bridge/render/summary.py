@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
+from bridge.analyze.core.table import Table
 from bridge.render import device_work, document, failures, first_screen
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def _span(span: Span) -> dict[str, int]:
     return {"start_ns": span.start, "end_ns": span.end, "length_ns": span.length}
 
 
-def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.DataFrame) -> str:
+def as_json(source: Sequence[str], totals: Any, summary: Summary, table: Table) -> str:
     """Return one JSON object with the facts, and the rows of a table."""
     values = summary.as_dict()
     head = {
@@ -76,5 +75,5 @@ def as_json(source: Sequence[str], totals: Any, summary: Summary, table: pd.Data
         "failures": failures.as_objects(summary.failures),
         **{key: values[key] for key in IN_JSON},
     }
-    beside = {"ranks": pd.DataFrame(summary.ranks)} if summary.ranks else {}
+    beside = {"ranks": Table.of_records(summary.ranks)} if summary.ranks else {}
     return document.with_rows(head, table, beside)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 from rich.cells import cell_len, set_cell_size
 
 from bridge.analyze.core.catalog import Column
 from bridge.analyze.core.catalog.column import COUNT, ID, PATH, STEP
+from bridge.analyze.core.table import Table
 from bridge.knowledge.abbreviations import abbreviated
 from bridge.knowledge.kernels.readable import checksum_of
 from bridge.render import units
@@ -59,7 +59,7 @@ class Look:
     whole_names: str = "--kernel-names demangled"
 
 
-def for_terminal(by: str, table: pd.DataFrame, look: Look, *, every: bool = False) -> str:
+def for_terminal(by: str, table: Table, look: Look, *, every: bool = False) -> str:
     """Return a table as text that fits the terminal: figures are kept whole, names are shortened.
 
     ``by`` and ``every`` are those of `displayed`. Lines below the table state how many columns are
@@ -122,7 +122,7 @@ def _paint(text: str, style: str, look: Look) -> str:
     return f"{style}{text}{PLAIN_STYLE}" if look.color else text
 
 
-def _cells(columns: tuple[Column, ...], table: pd.DataFrame, look: Look) -> dict[Column, list[str]]:
+def _cells(columns: tuple[Column, ...], table: Table, look: Look) -> dict[Column, list[str]]:
     cells = {}
     for column in columns:
         values = table[column.name].tolist()
@@ -145,9 +145,7 @@ def _bar(share: float) -> str:
     return bar
 
 
-def as_markdown(
-    by: str, table: pd.DataFrame, unit: str | None = None, *, every: bool = False
-) -> str:
+def as_markdown(by: str, table: Table, unit: str | None = None, *, every: bool = False) -> str:
     """Return the table as GitHub's Markdown, with all displayed columns."""
     columns = displayed(by, table, every=every)
     rule = ["---" if column.is_name else "---:" for column in columns]

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
-from pandas.api.types import is_float_dtype, is_numeric_dtype
+import numpy as np
 
 from bridge.analyze.core.catalog import TABLES, Column, TableColumns, describe
 from bridge.analyze.core.catalog import column as spec
+from bridge.analyze.core.table import Table
 from bridge.render import units
 
 MISSING = -1
@@ -108,7 +108,7 @@ def figure(name: str, value: Any) -> str:
 # -- The displayed columns
 
 
-def displayed(by: str, table: pd.DataFrame, *, every: bool = False) -> tuple[Column, ...]:
+def displayed(by: str, table: Table, *, every: bool = False) -> tuple[Column, ...]:
     """Return the columns of a table that people see.
 
     ``by`` is a key of `bridge.analyze.core.catalog.TABLES`. ``every`` returns all columns of the table,
@@ -133,7 +133,7 @@ def displayed(by: str, table: pd.DataFrame, *, every: bool = False) -> tuple[Col
     )
 
 
-def _usual(by: str, table: pd.DataFrame, described: TableColumns) -> tuple[Column, ...]:
+def _usual(by: str, table: Table, described: TableColumns) -> tuple[Column, ...]:
     """Return the columns that name rows, the displayed columns, and further requested columns."""
     labels, more = _label_and_extra_columns(by, list(table.columns))
     columns = [c for c in described.displayed if c.name in table and not _is_empty(c, table)]
@@ -152,15 +152,15 @@ def _requested(column: Column) -> Column:
     return replace(column, optional=column.is_name and column.optional, quiet=False)
 
 
-def _is_empty(column: Column, table: pd.DataFrame) -> bool:
+def _is_empty(column: Column, table: Table) -> bool:
     """Return whether a column is `quiet` without a value, or `distinct` with one value only."""
     values = table[column.name]
     if column.distinct:
-        return len(values.unique()) == 1
+        return bool(len(values)) and bool((values == values[0]).all())
     empty_values = (
         ("", MISSING) if column.unit in (*spec.NAMES, spec.ID, spec.STEP) else (0, MISSING)
     )
-    return bool(column.quiet and len(table) and values.isin(empty_values).all())
+    return bool(column.quiet and len(table) and np.isin(values, empty_values).all())
 
 
 def _label_and_extra_columns(by: str, columns: list[str]) -> tuple[list[str], list[str]]:
@@ -182,7 +182,7 @@ SELECTABLE = frozenset(
 )
 
 
-def _all(table: pd.DataFrame, described: TableColumns | None) -> tuple[Column, ...]:
+def _all(table: Table, described: TableColumns | None) -> tuple[Column, ...]:
     """Return all columns: names and the first figure, and the others as optional columns."""
     columns = [_described(c, table, described) for c in table.columns]
     first = next((c.name for c in columns if not c.is_name and not c.optional), None)
@@ -192,7 +192,7 @@ def _all(table: pd.DataFrame, described: TableColumns | None) -> tuple[Column, .
     )
 
 
-def _described(name: str, table: pd.DataFrame, described: TableColumns | None) -> Column:
+def _described(name: str, table: Table, described: TableColumns | None) -> Column:
     """Return the description of a column; running sums follow their column, metrics their unit."""
     metrics = table.attrs.get("units", {})
     if name in metrics:
@@ -206,7 +206,7 @@ def _described(name: str, table: pd.DataFrame, described: TableColumns | None) -
             else replace(column, name=name, heading=f"running {column.heading}", bar=False)
         )
     values = table[name]
-    return describe(name, is_number=is_numeric_dtype(values), is_float=is_float_dtype(values))
+    return describe(name, is_number=values.dtype != object, is_float=values.dtype.kind == "f")
 
 
 # -- Metrics of Nsight Compute: the unit is in the heading, unless each value has it

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import pandas as pd
-
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.what_if import GPU, HIDE, OP, Changed, RunTime, WhatIf
 from bridge.render import table as tables
 from bridge.render import units
@@ -34,7 +33,7 @@ def for_terminal(answer: WhatIf, look: Look) -> str:
     text = "".join(f"{part}\n" for line in lines for part in wrap(line, look.width))
     if not answer.bound:
         return text
-    rows = pd.DataFrame([asdict(bound) for bound in answer.bound])
+    rows = Table.of_records([asdict(bound) for bound in answer.bound])
     return f"{text}\nThen it waits for:\n{tables.for_terminal('critical', rows, look)}"
 
 

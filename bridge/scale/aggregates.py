@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import self_times
 from bridge.analyze.core.catalog.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
@@ -100,14 +99,13 @@ def table(report: Report, part: PartRequest) -> PartialTable:
     labels = [c for c in rows.columns if c not in part.columns]
     return PartialTable(
         {c: label_values(rows[c]) for c in labels},
-        {c: rows[c].to_numpy(np.int64) for c in part.columns if c not in times},
+        {c: rows[c] for c in part.columns if c not in times},
         {c: Times.of(rows[c].tolist()) for c in times},
     )
 
 
-def label_values(column: pd.Series) -> np.ndarray:
+def label_values(values: np.ndarray) -> np.ndarray:
     """Return a column that names rows as integers or objects."""
-    values = column.to_numpy()
     return values.astype(np.int64) if values.dtype.kind in "iu" else values.astype(object)
 
 

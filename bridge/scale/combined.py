@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
-import pandas as pd
 
+from bridge import plugins
 from bridge.analyze.checks.summary import LARGEST_OPS, OpTime, Summary, profilers
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import dimensions_of, layout, nothing
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import Totals, add_totals
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.ranks.members import duplicate_rank_warnings
@@ -24,6 +25,9 @@ from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.merging import PartialTable, Wholes, batches, merge_all, merge_tables, unpacked
 from bridge.scale.requests import OF_ONE_REPORT, REPORT, check, figures, needed, part_name
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class CombinedReport:
     @property
     def summary(self) -> Summary:
         """The facts that aggregates tell: use of the GPUs and the largest ops."""
-        ops = self.by("op").head(LARGEST_OPS)
+        ops = self.table(TableRequest("op")).head(LARGEST_OPS)
         columns = (ops[c].tolist() for c in ("op", "gpu_self_ns"))
         largest = tuple(OpTime(*row) for row in zip(*columns, strict=True))
         return Summary(
@@ -136,28 +140,28 @@ class CombinedReport:
         Raises ValueError with a message for the user for a table or a column that needs the rows of
         all reports.
         """
-        return self.table(TableRequest.of(view, columns, **options))
+        return self.table(plugins.table_request(view, columns, **options)).to_pandas()
 
-    def table(self, request: TableRequest) -> pd.DataFrame:
+    def table(self, request: TableRequest) -> Table:
         """Return the table that a request asks for; raises ValueError as `by` does."""
         check(request)
         whole = self._whole
 
-        def make(wanted: Sequence[str]) -> pd.DataFrame:
+        def make(wanted: Sequence[str]) -> Table:
             tables = [
                 self._figures(request, merged, whole, wanted) for merged in self._merged(request)
             ]
-            return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
+            return tables[0] if len(tables) == 1 else Table.concat(tables)
 
         return arranged(request, make)
 
     def _figures(
         self, request: TableRequest, merged: PartialTable, whole: Wholes, wanted: Sequence[str]
-    ) -> pd.DataFrame:
+    ) -> Table:
         for column in needed(request.by, wanted):
             if column not in merged.sums and column not in merged.times:
                 raise ValueError(f"{self.called}: no {column} is kept; give the reports themselves")
-        return pd.DataFrame({**merged.labels, **figures(request.by, merged, whole, wanted)})
+        return Table({**merged.labels, **figures(request.by, merged, whole, wanted)})
 
     @property
     def _whole(self) -> Wholes:

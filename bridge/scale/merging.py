@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from bridge.importers.arrays import factorize
 from bridge.join.arrays import Ints, number_groups, order_by
 
 Labels = Mapping[str, np.ndarray]
@@ -141,7 +141,7 @@ def _row_numbers(labels: Labels, rows: int, *, apart: bool) -> tuple[Ints, Ints]
     """Return the merged row of each row, and the first row of each merged row."""
     if apart:
         return np.arange(rows), np.arange(rows)
-    codes = [pd.factorize(column)[0].astype(np.int64) for column in labels.values()]
+    codes = [factorize(column)[0] for column in labels.values()]
     return number_groups(*codes)
 
 

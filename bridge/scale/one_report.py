@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bridge import importers
+from bridge import importers, plugins
 from bridge.analyze.core import no_timeline
 from bridge.importers.errors import NoSuchReport, ReportError
 from bridge.importers.identity import identity
@@ -50,7 +50,12 @@ def _aggregate(task: Task) -> Aggregates:
         result = in_windows(task)
         if result is not None:
             return replace(result, known_by=_known_by(task)) if task.work.identify else result
-    capture = importers.load(task.file, details=task.work.details, sidecar=task.work.sidecar)
+    capture = importers.load(
+        task.file,
+        details=task.work.details,
+        sidecar=task.work.sidecar,
+        more=plugins.readers,
+    )
     if not no_timeline.has_timeline(capture):
         raise ReportError(f"{capture.source[0]}: of Nsight Compute; give it without --workers")
     capture = replace(capture, facts=(replace(capture.facts[0], path=task.given),))

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.analyze.core.table import Table
 from bridge.scale.listener import Listener
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.importers.remote import Location
     from bridge.scale.aggregates import Aggregates
     from bridge.scale.combined import CombinedReport
@@ -65,12 +64,12 @@ class WorkerOptions:
         LOG.debug("reports that are read whole need %d of %d bytes", needed, self.memory)
         return needed > self.memory
 
-    def check_output(self, source: Sequence[str], table: pd.DataFrame, form: str) -> None:
+    def check_output(self, source: Sequence[str], table: Table, form: str) -> None:
         """Raise ReportError if a table is too large to be written within --memory-limit by this process."""
         if self.memory and not self.given:
             from bridge.scale.windows.window import check_output
 
-            check_output(source, self.memory, table.size, form)
+            check_output(source, self.memory, len(table) * len(table.columns), form)
 
     def within(self, reports: Sequence[Location]) -> WorkerOptions:
         """Return the workers for an import: this process in windows if the reports need more than --memory-limit."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from sqlite_utils import Database
 
 from bridge.analyze.checks.summary import Summary
 from bridge.analyze.core.catalog.lookup import column_meant, columns_of, labels_of, layout, nothing
 from bridge.analyze.core.session_cycles import ActiveCycles
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import Totals, add_totals
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.tables.request import TableRequest
@@ -50,7 +50,7 @@ class StoredReport:
     worth: str
     warnings: tuple[str, ...]
     notes: Mapping[str, Any] | None
-    tables: Mapping[str, pd.DataFrame]
+    tables: Mapping[str, Table]
 
     @property
     def ranges(self) -> int:
@@ -110,11 +110,7 @@ class StoredReport:
         columns_are_stored = all(column_meant(name, [*stored.columns]) for name in request.also)
         return columns_are_stored and request == TableRequest(request.by, also=request.also)
 
-    def by(self, view: str) -> pd.DataFrame:
-        """Return one of the stored tables."""
-        return self.tables[view]
-
-    def table(self, request: TableRequest) -> pd.DataFrame:
+    def table(self, request: TableRequest) -> Table:
         """Return the table of a request that is one of those that this report `answers`."""
         return self.tables[request.by]
 
@@ -160,12 +156,14 @@ def load_stored_report(path: Path, run: int | str | None) -> StoredReport | None
             )
 
 
-def _table(connection: Any, view: str, run: int) -> pd.DataFrame:
+def _table(connection: Any, view: str, run: int) -> Table:
     """Return the rows of a table of a run, in the order in which they were written."""
     sql = f"SELECT * FROM [{SUMMARIES[view]}] WHERE run = ? ORDER BY rowid"
-    table = pd.read_sql_query(sql, connection, params=[run])
+    cursor = connection.execute(sql, [run])
+    names = [name for name, *_ in cursor.description]
+    table = Table(dict(zip(names, zip(*cursor, strict=True), strict=False)))
     columns = dict.fromkeys((*labels_of(view), *columns_of(view).default))
-    return table[[c for c in columns if c in table.columns]]
+    return table[[c for c in columns if c in table]]
 
 
 # -- Runs of aggregates
@@ -210,7 +208,7 @@ def _saved(report: CombinedReport, path: Path, identity: str, tables: list[str],
                 {"run": run, "report": part.place, "table": name, "data": data}
                 for name, data in part.tables.items()
             )
-        insert_tables(database, summaries(report.by, run))
+        insert_tables(database, summaries(report.table, run))
         row = run_row(run, identity, rules, report.source, report.totals, report.op_count)
         database.table("runs").insert({**row, "tables": json.dumps(tables)})
         seal(database, run)

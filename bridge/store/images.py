@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import factorize
 from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE, Ints
 
@@ -198,7 +198,7 @@ def _groups(parts: Sequence[_Part | None], rows: int) -> list[_Group]:
             shift += part.kind_bits
     if (key == key[0]).all():
         return [_Group(parts, slice(None), rows, 0)]
-    codes, keys = pd.factorize(key)
+    codes, keys = factorize(key)
     of_group = [np.flatnonzero(codes == code) for code in range(len(keys))]
     return [_Group(parts, own, len(own), int(own[0])) for own in of_group]
 

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from sqlite_utils import Database
 
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import Totals
+from bridge.analyze.tables.request import TableRequest
 from bridge.importers import frames
 from bridge.importers.capture import Facts
 from bridge.knowledge.package import VERSION
@@ -87,7 +88,7 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
     worker = ThreadPoolExecutor(1)
     try:
         tables = [(table, worker.submit(made, table)) for table in ORDER]
-        small = worker.submit(summaries, report.by, run)
+        small = worker.submit(summaries, report.table, run)
         summary = worker.submit(_summary, report)
         row = worker.submit(_run, report, run, identity, rules)
         rows = bulk.append(path, _made(tables))
@@ -119,11 +120,11 @@ def _made(tables: list[tuple[str, Future[Made]]]) -> Iterator[tuple[str, Made]]:
         yield table, made.result()
 
 
-def insert_tables(database: Database, tables: dict[str, pd.DataFrame]) -> None:
+def insert_tables(database: Database, tables: dict[str, Table]) -> None:
     """Insert tables of numbers and texts; sqlite-utils takes a transaction for each hundred rows."""
     for table, rows in tables.items():
         names, marks = (
-            ", ".join(texts) for texts in (map("[{}]".format, rows), "?" * rows.shape[1])
+            ", ".join(texts) for texts in (map("[{}]".format, rows), "?" * len(rows.columns))
         )
         columns = (rows[name].tolist() for name in rows)
         with database.conn as connection:
@@ -131,12 +132,12 @@ def insert_tables(database: Database, tables: dict[str, pd.DataFrame]) -> None:
             connection.executemany(sql, zip(*columns, strict=True))
 
 
-def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, pd.DataFrame]:
-    """Return the summary tables; ``by`` makes each table."""
+def summaries(make: Callable[[TableRequest], Table], run: int) -> dict[str, Table]:
+    """Return the summary tables; ``make`` makes each table."""
     result = {}
     for view, table in SUMMARIES.items():
-        result[table] = by(view)
-        result[table].insert(0, "run", run)
+        rows = make(TableRequest(view))
+        result[table] = rows.inserted("run", run, before=rows.columns[0])
     return result
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Ints
-from bridge.importers.capture import Capture, Facts
+from bridge.importers.capture import Capture, Facts, Reader
 from bridge.importers.chrome.device import activities, device_frame
 from bridge.importers.chrome.events import ASYNCHRONOUS, Points, Slices, TraceEvents, distinct
 from bridge.importers.chrome.launches import Launches, launches_of
@@ -38,6 +38,7 @@ from bridge.importers.kineto.events import (
     NS_PER_US,
     clean,
     clean_names,
+    is_json,
     is_pytorch,
     no_garbage_collection,
     read_json,
@@ -387,3 +388,6 @@ def _number(value: Any) -> int | float | None:
     if not isfinite(number):
         return None
     return int(number) if number.is_integer() and abs(number) < MAX_NS else number
+
+
+READER = Reader("trace", is_json, read)

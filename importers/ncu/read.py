@@ -12,7 +12,7 @@ import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Ints
-from bridge.importers.capture import NSIGHT_COMPUTE, Capture, Facts
+from bridge.importers.capture import NSIGHT_COMPUTE, Capture, Facts, Reader
 from bridge.importers.errors import NothingRecorded
 from bridge.importers.kineto.device import short_name
 from bridge.importers.ncu import csv_text, printing, rep
@@ -353,3 +353,6 @@ def _devices(kernels: Sequence[Kernel]) -> frames.Devices:
     name = frames.Names.of(["" if value is None else value.text for value in values])
     keys = {"process": process, "device": device, "gpu": device}
     return frames.Devices(keys | facts, name=name)
+
+
+READER = Reader("ncu", is_ncu, read)

@@ -19,10 +19,11 @@ import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Ints, factorize
-from bridge.importers.capture import ANNOTATION_COSTS, PROCESS_RANKS, Capture, Facts
+from bridge.importers.capture import ANNOTATION_COSTS, PROCESS_RANKS, Capture, Facts, Reader
 from bridge.importers.column_files import FOLDERS
 from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.frames import key_codes
+from bridge.importers.nsys.tables import Details
 from bridge.importers.range_texts import name_lengths
 from bridge.importers.recording.lines import (
     CALL_PAYLOAD_BASE,
@@ -31,6 +32,7 @@ from bridge.importers.recording.lines import (
     Payloads,
     Recording,
     header,
+    is_recording,
     parse_recording,
     read_recording,
 )
@@ -136,7 +138,7 @@ TIME = 2  # column of marks
 DEFAULT = 0  # number of NVTX's default domain
 
 
-def read(path: Path) -> Capture:
+def read(path: Path, _details: Details = True) -> Capture:
     """Read a recording; raises NothingRecorded if it has details of calls only."""
     return _capture_with_details(
         os.fsencode(path.name).decode(errors="replace"), read_recording(path)
@@ -409,3 +411,6 @@ def _read_candidates(
                 raise
             problems.append(f"{error}: its calls are without details")
     return recordings, problems
+
+
+READER = Reader("recording", is_recording, read)

@@ -12,9 +12,10 @@ import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Flags, Ints
-from bridge.importers.capture import Capture, Facts
+from bridge.importers.capture import Capture, Facts, Reader
 from bridge.importers.errors import NothingRecorded
 from bridge.importers.kineto.events import integers, no_garbage_collection
+from bridge.importers.nsys.tables import Details
 from bridge.importers.snapshot import file
 from bridge.importers.snapshot.file import Events, Stacks
 from bridge.importers.texts import Texts
@@ -179,7 +180,7 @@ class MemoryRows:
         return cls(**{name: column[order] for name, column in columns.items()})
 
 
-def read(path: Path) -> Capture:
+def read(path: Path, _details: Details = True) -> Capture:
     """Read a snapshot; raises a `ReportError` if it is damaged or not a snapshot."""
     name = os.fsencode(path.name).decode(errors="replace")
     with no_garbage_collection():
@@ -414,3 +415,6 @@ def _count_lost(events: Events, blocks: Blocks) -> int:
     last = np.full(int(max(changed.max(initial=0), key.max(initial=0))) + 1, MISSING)
     last[changed] = changes.action  # of several the last one stays
     return int((last[key] == file.FREED).sum())
+
+
+READER = Reader("snapshot", file.is_snapshot, read)

@@ -560,7 +560,7 @@ class Measured(Story):
         """Give the report with what was measured."""
         joined = super().load(folder)
         kernels = [
-            Kernel("relu", "relu", rules=[self.rule]) for _ in joined.capture.activities.index
+            Kernel("relu", "relu", rules=[self.rule]) for _ in joined.capture.activities.start
         ]
         report = replace(joined.capture, metrics=metrics_of(kernels))
         return Report(replace(joined.attributed, capture=report))

@@ -23,19 +23,10 @@ from bridge.analyze.checks.advice import RULES, Finding, advise
 from bridge.analyze.checks.check import Check
 from bridge.analyze.checks.quality import REASONS
 from bridge.knowledge.entry_points import Addition
-from bridge.report import every_check
+from bridge.plugins import every_check
 
 Install = Callable[..., None]
-ADVISE, DOCTOR = (
-    (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").partition("Checks of your own")[2]
-    for page in ("advise", "doctor")
-)
-
-
-def code(page: str, language: str = "python") -> str:
-    found = re.search(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert found
-    return found[1]
+EXAMPLE = (ROOT / "examples" / "plugin" / "acme_bridge.py").read_text(encoding="utf-8")
 
 
 def install(folder: Path, module: str, entry_points: str, name: str = "acme-checks") -> None:
@@ -62,9 +53,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
 
 @pytest.fixture
 def documented(installed: Install) -> None:
-    """Install the checks of the documentation."""
-    [line] = re.findall(r"^tiny-memcpys = \"(.*)\"$", code(ADVISE, "toml"), re.MULTILINE)
-    installed(code(ADVISE) + code(DOCTOR), f"small = {line}\nfew = acme_checks:few_kernels")
+    """Install the checks of the example."""
+    installed(EXAMPLE, "small = acme_checks:TINY_MEMCPYS\nfew = acme_checks:FEW_KERNELS")
 
 
 def copying(memcpys: int = 100) -> Story:

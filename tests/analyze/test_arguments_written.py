@@ -22,7 +22,7 @@ def table(*said):
 
 def test_what_any_call_says_is_a_column_empty_where_a_call_does_not():
     found = table(f", seq = 7, op_id = 3{SIZES}{INPUTS}", "", ", op_id = 4")
-    assert found.to_dict("list") == {
+    assert found.to_pandas().to_dict("list") == {
         "seq": [7, -1, -1],
         "op_id": [3, -1, 4],
         "sizes": ["[[2, 3], []]", "", ""],

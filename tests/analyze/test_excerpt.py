@@ -58,13 +58,16 @@ def test_it_counts_the_time_between_two_instants(loaded, first, length):
     last = first + length
     result = excerpt(loaded.attributed, first, last)
     cpu, calls, work, count, busy = brute(loaded, first, last)
-    ops = {row.op: (row.calls, row.cpu_self_ns) for row in result.ops.itertuples()}
+    ops = {row.op: (row.calls, row.cpu_self_ns) for row in result.ops.to_pandas().itertuples()}
     assert ops == {op: (number, cpu[op]) for op, number in calls.items()}
-    told = {(row.kernel, row.op): (row.count, row.gpu_ns) for row in result.work.itertuples()}
+    told = {
+        (row.kernel, row.op): (row.count, row.gpu_ns)
+        for row in result.work.to_pandas().itertuples()
+    }
     assert told == {name: (number, work[name]) for name, number in count.items()}
     assert sorted(result.devices["busy_ns"]) == sorted(map(len, busy.values()))
     whole = max(f.span[1] for f in loaded.capture.facts) - loaded.began
-    for row in result.devices.itertuples():
+    for row in result.devices.to_pandas().itertuples():
         assert row.busy_ns + row.idle_ns == min(last, whole) - first
 
 
@@ -75,14 +78,16 @@ def test_api_calls_are_cut_at_the_instants(loaded, first, length):
         start, end = call.start - loaded.began, call.end - loaded.began
         if start < last and end > first:
             expected[call.name] += min(end, last) - max(start, first)
-    result = excerpt(loaded.attributed, first, last).api
+    result = excerpt(loaded.attributed, first, last).api.to_pandas()
     assert {row.api: row.cpu_ns for row in result.itertuples()} == expected
 
 
 def test_of_the_whole_report_it_says_what_the_tables_say(loaded):
     result = excerpt(loaded.attributed, 0, 2 * 10**9)
     lasting = loaded.by("op").query("cpu_self_ns > 0").set_index("op")["cpu_self_ns"]
-    told = {row.op: row.cpu_self_ns for row in result.ops.itertuples() if row.cpu_self_ns}
+    told = {
+        row.op: row.cpu_self_ns for row in result.ops.to_pandas().itertuples() if row.cpu_self_ns
+    }
     assert told == dict(lasting)
     assert result.work["gpu_ns"].sum() == loaded.totals["gpu_ns"]
     assert list(result.devices["busy_ns"]) == list(
@@ -93,7 +98,7 @@ def test_of_the_whole_report_it_says_what_the_tables_say(loaded):
 def test_largest_come_first(loaded):
     result = excerpt(loaded.attributed, 0, 5_000)
     for table, column in (("ops", "cpu_self_ns"), ("api", "cpu_ns"), ("work", "gpu_ns")):
-        assert getattr(result, table)[column].is_monotonic_decreasing
+        assert getattr(result, table).to_pandas()[column].is_monotonic_decreasing
 
 
 def test_a_time_that_does_not_exist_is_refused(loaded):
@@ -116,6 +121,6 @@ def test_gaps_and_what_began_before_are_told(path):
         for gap in gaps.itertuples()
     ]
     assert list(result.gaps["inside_ns"]) == sorted((ns for ns in inside if ns > 0), reverse=True)
-    assert result.gaps["cause"].iloc[0] == "data loading"
+    assert result.gaps["cause"][0] == "data loading"
     assert "Epoch 2" in list(result.ops["op"])  # began seconds before
     assert report.within(first_ns=first, last_ns=last).by("op").empty

@@ -1,7 +1,7 @@
 """Every table of made-up programs against the slow opinion, and the laws that hold whatever is recorded."""
 
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -14,7 +14,8 @@ from bridge.analyze.core.totals import totals
 from bridge.analyze.tables.activity_columns import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
-from bridge.importers.capture import Capture, concat
+from bridge.importers.capture import concat
+from bridge.importers.frames import FRAMES
 from bridge.join.attributed import AttributedCapture
 
 pytestmark = pytest.mark.slow
@@ -49,7 +50,7 @@ def test_by_kernel_and_by_memcpy(program):
 
 @given(programs())
 def test_by_range(program):
-    assert by_range(attributed(program)).to_dict("records") == program.profile().by_range()
+    assert by_range(attributed(program)).records() == program.profile().by_range()
 
 
 @given(programs())
@@ -80,7 +81,7 @@ def everything(joined):
     return [
         totals(joined),
         *(
-            Counter(tuple(map(repr, row)) for row in table.to_dict("split")["data"])
+            Counter(tuple(map(repr, row)) for row in table.to_pandas().to_dict("split")["data"])
             for table in (by_op(joined), by_kernel(joined), by_memcpy(joined), by_range(joined))
         ),
         *(
@@ -133,8 +134,7 @@ def test_the_order_of_reports_changes_nothing(program):
 def test_no_analysis_writes_into_the_frames(program):
     """Frames share their memory with whoever made them."""
     report = report_of(program)
-    frames = [f.name for f in fields(Capture) if hasattr(getattr(report, f.name), "columns")]
-    before = {name: getattr(report, name).copy(deep=True) for name in frames}
+    before = {name: getattr(report, name).to_pandas().copy(deep=True) for name in FRAMES}
     everything(AttributedCapture.of(report))
-    for name in frames:
-        assert getattr(report, name).equals(before[name])
+    for name in FRAMES:
+        assert getattr(report, name).to_pandas().equals(before[name])

@@ -42,12 +42,12 @@ def projected(joined):
     inside = defaultdict(list)
     for row, node in enumerate(joined.node.tolist()):
         where = tuple(of[row] for of in on.values())
-        interval = int(table["start"].iloc[row]), int(joined.end[row])
+        interval = int(table.start[row]), int(joined.end[row])
         around = node
         while around != -1:
             inside[around, where].append(interval)
             around = int(found.nesting.parent[around])
-    name = joined.capture.ranges.name.astype(str).tolist()
+    name = joined.capture.ranges.name.tolist()
     return sorted(
         (name[found.nesting.range[node]], min(a for a, _ in of), max(b for _, b in of), len(of))
         for (node, _), of in inside.items()

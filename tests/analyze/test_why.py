@@ -221,10 +221,10 @@ def test_every_kernel_is_found_by_its_name_in_a_table(path, width):
         if gap and len(alike) != 1:
             assert not len(rows)
         else:
-            assert {*joined.attributed.activity_name.iloc[rows]} == {name}, cell
+            assert {*joined.attributed.activity_name[rows]} == {name}, cell
     checksums = {text for name in table["kernel"] if (text := name.rpartition("~")[2]) != name}
     for text in sorted(checksums):
-        found = {*joined.attributed.activity_name.iloc[rows_of(joined.attributed, f"~{text}")]}
+        found = {*joined.attributed.activity_name[rows_of(joined.attributed, f"~{text}")]}
         assert found == {name for name in table["kernel"] if f"~{text}" in name}
 
 

@@ -36,7 +36,7 @@ def folder(request: Any, nsys: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 def ranges(report: Capture, process: int | None = None) -> pd.DataFrame:
     """Return the ranges of one process (by default the first), texts as texts, in order."""
-    table = report.ranges.replace(**{c: report.ranges[c].astype(str) for c in TEXTS})
+    table = report.ranges.to_pandas().assign(**{c: report.ranges[c].to_numpy() for c in TEXTS})
     table["text"] = report.texts.decode(report.ranges.text)
     table["pid"] = report.ranges.process >> 24 & 0xFFFFFF
     first = table.sort_values("start")["pid"].iloc[0] if process is None else process
@@ -109,7 +109,7 @@ def test_the_forked_child_is_in_both(folder: Path) -> None:
 def test_marks_are_in_both(folder: Path) -> None:
     def marks(name: str) -> list[tuple[Any, ...]]:
         table = importers.load(folder / name).marks
-        columns = [table[c].astype(str) for c in ("name", "domain_name", "json")]
+        columns = [table[c] for c in ("name", "domain_name", "json")]
         return sorted(zip(*columns, table["payload"], strict=True))
 
     assert marks("report.sqlite") == marks("own.jsonl")

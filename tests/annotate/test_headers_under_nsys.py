@@ -55,9 +55,7 @@ def recorded(nsys: str, program: Path, **environ: str) -> Capture:
 
 
 def ranges(capture: Capture) -> list[tuple[str, str]]:
-    return list(
-        zip(capture.ranges.name.astype(str), capture.ranges.category.astype(str), strict=True)
-    )
+    return list(zip(capture.ranges.name, capture.ranges.category, strict=True))
 
 
 def test_folders_are_those_of_the_headers():
@@ -87,7 +85,7 @@ def test_ranges_of_c_come_back(nsys, tmp_path):
     assert ranges(found) == [("outer", ""), ("inner", "io"), ("inner", "io")]
     outer, *inner = zip(found.ranges["start"], found.ranges["end"], strict=True)
     assert all(outer[0] <= start <= end <= outer[1] for start, end in inner)
-    assert found.marks["name"].astype(str).tolist() == ["here"] * 2
+    assert found.marks["name"].tolist() == ["here"] * 2
 
 
 @pytest.mark.slow
@@ -107,7 +105,7 @@ def test_ranges_of_cpp_come_back_by_level(nsys, tmp_path):
     found = recorded(nsys, program)
     assert ranges(found) == level_1
     assert not found.ranges["open"].any()  # the exception closed its range
-    marks = zip(found.marks["name"].astype(str), found.marks["category"].astype(str), strict=True)
+    marks = zip(found.marks.name, found.marks.category, strict=True)
     assert list(marks) == [("loaded", ""), ("Count: 3", "args")]
     level_2 = [*level_1[:6], ("InvokeJit", "VMInstruction"), *level_1[6:]]
     assert ranges(recorded(nsys, program, BRIDGE_LEVEL="2")) == level_2

@@ -62,7 +62,7 @@ CLASSES = {"gemm_kernel": "gemm"}  # of the kernels that run at a cut
 def work_at(joined: Report, cut: int) -> pd.DataFrame:
     """Return the work that began before the cut and ended after it."""
     at = joined.capture.facts[0].span[0] + cut
-    work = joined.capture.activities.replace(op=joined.op_kernels["op"])
+    work = joined.capture.activities.to_pandas().assign(op=joined.op_kernels["op"])
     return work[(work["start"] < at) & (at < work["end"])]
 
 

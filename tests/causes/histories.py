@@ -163,7 +163,7 @@ def _run(capture, number) -> tuple[int, int]:
     """Return the first and the last event of a report: an open range counts by its start."""
     edges, processes = [], set()
     for table in (capture.ranges, capture.launches, capture.activities):
-        is_open = table["open"].tolist() if "open" in table else [False] * len(table)
+        is_open = table["open"].tolist() if "open" in table.types else [False] * len(table)
         rows = zip(_rows(table, "report process start end"), is_open, strict=True)
         for (report, process, start, end), never_ended in rows:
             if report == number:

@@ -153,7 +153,7 @@ def test_a_gap_is_parted_by_what_the_host_did():
             "launch latency, aten::mm": 4,
         }
     ]
-    [row] = between_work(scene.joined).to_dict("records")
+    [row] = between_work(scene.joined).records()
     assert (row["cause"], row["cause_ns"], row["call"]) == ("data loading", 18, "")
     assert (row["start_ns"], row["gap_ns"], row["op"]) == (10, 50, "data loading")
     assert (row["ended_by"], row["kernel"]) == ("aten::mm", "kernel of cudaLaunchKernel")
@@ -244,7 +244,7 @@ def test_of_ops_that_took_as_long_the_first_is_named():
     scene.launch(0, 5, (5, 10))
     scene.call("cudaMalloc", 25, 30)
     scene.launch(29, 30, (30, 31))
-    [row] = between_work(scene.joined).to_dict("records")
+    [row] = between_work(scene.joined).records()
     assert (row["cause"], row["cause_ns"], row["op"]) == ("host code", 15, "b")
 
 
@@ -252,14 +252,14 @@ def test_of_causes_that_took_as_long_the_first_listed_counts():
     scene = Scene(opened(20, 31, "a"))
     scene.launch(0, 5, (5, 10))
     scene.launch(30, 31, (31, 32))
-    [row] = between_work(scene.joined).to_dict("records")
+    [row] = between_work(scene.joined).records()
     assert (row["cause"], row["cause_ns"]) == ("host code", 10)
 
 
 def test_a_kernel_that_began_as_its_call_returned_was_queued_for_no_time():
     scene = Scene()
     scene.launch(0, 5, (4, 6), (5, 6), (9, 12))
-    [row] = by_launch(scene.joined).to_dict("records")
+    [row] = by_launch(scene.joined).records()
     assert [row[c] for c in ("count", "queue_count", "queue_ns", "queue_min_ns")] == [3, 2, 4, 0]
     assert queue_times(scene.joined).tolist() == [0, 0, 4]
 
@@ -308,7 +308,7 @@ def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
     scene.launch(31, 33, (36, 40), (36, 50))
     joined = scene.joined
     assert [joined.ops[op] for op in joined.activity_op.tolist() if op >= 0].count("b") == 2
-    [gap] = between_work(joined).to_dict("records")
+    [gap] = between_work(joined).records()
     assert (gap["start_ns"], gap["gap_ns"]) == (30, 6)
     found = gaps_between_work(joined)
     assert (found.ended_by.tolist(), found.before.tolist()) == ([2], [0])
@@ -369,7 +369,8 @@ def test_windows_of_time_share_the_idle_time_and_the_launches(of, cut):
     joined = of.attributed()
     cut = cut * max(1, runs(joined)[0].length_ns) // 60 if runs(joined) else cut
     parts = [joined.within(select_by_clock(joined, *edges)) for edges in ((None, cut), (cut, None))]
-    whole, *idle = (by_gap(one, 0).groupby("device")["gap_ns"].sum() for one in (joined, *parts))
+    tables = [by_gap(one, 0).to_pandas() for one in (joined, *parts)]
+    whole, *idle = (table.groupby("device")["gap_ns"].sum() for table in tables)
     used = [set(texts_of_gpus(part)) for part in parts]
     for gpu in used[0] & used[1]:
         assert idle[0].get(gpu, 0) + idle[1].get(gpu, 0) == whole.get(gpu, 0)
@@ -393,7 +394,7 @@ def test_the_run_before_the_first_work_and_behind_the_last_is_idle_time():
         "host code, step": 1 + 10,
         "host code, teardown": 20,
     }
-    first, last = by_gap(scene.joined, 0).to_dict("records")
+    first, last = by_gap(scene.joined, 0).records()
     assert (first["ended_by"], last["ended_by"]) == ("step", "")
 
 

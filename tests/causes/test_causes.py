@@ -53,16 +53,16 @@ def same_causes(joined: AttributedCapture, truth: History) -> None:
 
 
 def same_gaps(joined: AttributedCapture, truth: History, over: int) -> None:
-    table = by_gap(joined, over)
+    table = by_gap(joined, over).to_pandas()
     ours = table[["start_ns", "gap_ns", "ended_by", "kernel"]].itertuples(index=False, name=None)
     assert sorted(ours) == truth.listed(over)
-    idle = by_idle(joined, over)
+    idle = by_idle(joined, over).to_pandas()
     assert idle["total_ns"].sum() == table["gap_ns"].sum()
     assert not idle.duplicated(["cause", "op", "call"]).any()
 
 
 def same_launches(joined: AttributedCapture, truth: History) -> None:
-    table = by_launch(joined).drop(columns="report", errors="ignore")
+    table = by_launch(joined).to_pandas().drop(columns="report", errors="ignore")
     ours = sorted(table.itertuples(index=False, name=None))
     expected = truth.by_launch()
     assert [row[:6] for row in ours] == [row[:6] for row in expected]
@@ -71,7 +71,7 @@ def same_launches(joined: AttributedCapture, truth: History) -> None:
 
 def same_sums(joined: AttributedCapture, truth: History) -> None:
     """The parts of an op's CPU time, and of all idle time, are the whole."""
-    table = by_op(joined).set_index("op")["cpu_self_ns"]
+    table = by_op(joined).to_pandas().set_index("op")["cpu_self_ns"]
     for op, row in of_ops(joined).items():
         assert row["host_ns"] + row["api_ns"] + row["sync_ns"] == table[op]
         assert min(row[c] for c in row if c != "bound") >= 0

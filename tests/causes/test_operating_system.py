@@ -136,7 +136,7 @@ def test_the_calls_of_gaps_of_real_profiles(corpus: Path, name: str) -> None:
     attributed = bridge.load(corpus / f"nsys/{name}.sqlite").attributed
     causes = find_causes(attributed, 50_000)
     expected: dict[int, Counter[str]] = {}
-    calls = attributed.capture.system_calls
+    calls = attributed.capture.system_calls.to_pandas()
     calls = calls.sort_values(["start", "end"], ascending=[True, False], kind="stable")
     launches = attributed.capture.launches
     of_thread: defaultdict[Any, list[Any]] = defaultdict(list)  # those that are not within another
@@ -162,7 +162,7 @@ def test_the_calls_of_gaps_of_real_profiles(corpus: Path, name: str) -> None:
         for of in map(expected.get, range(len(table)))
     ]
     assert table["os_call"].tolist() == main
-    by_call = by_osrt(attributed).set_index("call")
+    by_call = by_osrt(attributed).to_pandas().set_index("call")
     assert by_call["count"].sum() == len(calls)
     assert by_call["total_ns"].sum() == (calls["end"] - calls["start"]).sum()
 

@@ -46,6 +46,6 @@ def test_the_causes_of_ops_of_real_profiles(corpus, name, op, ms, bound):
     joined = bridge.report.load(corpus / "nsys" / f"{name}.sqlite").attributed
     at = joined.ops.index(op)
     row = {c: v[at] for c, v in causes(joined, joined.node_op, len(joined.ops)).items()}
-    row["gpu_self_ns"] = by_op(joined).set_index("op").loc[op, "gpu_self_ns"]
+    row["gpu_self_ns"] = by_op(joined).to_pandas().set_index("op").loc[op, "gpu_self_ns"]
     assert row["bound"] == bound
     assert [f"{row[column] / 1e6:.{len(said.partition('.')[2])}f}" for column, said in zip(SHOWN, ms.split(), strict=True)] == ms.split()  # fmt: skip

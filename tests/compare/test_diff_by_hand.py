@@ -31,14 +31,14 @@ def compared(before: Iterable[Work], after: Iterable[Work], by: str = "op") -> C
 
 
 def kernels(found: Comparison) -> set[tuple[str, str, int, str]]:
-    rows = found.rows.to_dict("records")
+    rows = found.rows.records()
     return {(r["kernel_before"], r["kernel"], r["diff_ns"], r["state"]) for r in rows}
 
 
 def test_calls_are_partners_in_order_of_time_and_not_of_rows():
     before = [(0, 0, 10, "k", 100), (0, 0, 0, "k", 1), (0, 0, 20, "k", 50)]
     after = [(0, 0, 0, "k", 2), (0, 0, 10, "k", 106), (0, 0, 20, "k", 49)]
-    [row] = compared(before, after).rows.to_dict("records")
+    [row] = compared(before, after).rows.records()
     assert row["diff_ns"] == 6
     figures = "matched_calls", "call_mean_diff_ns", "call_median_diff_ns"
     assert [row[name] for name in figures] == [3, 2, 1]
@@ -46,7 +46,7 @@ def test_calls_are_partners_in_order_of_time_and_not_of_rows():
 
 def test_calls_that_one_side_has_more_of_stay_without_partner():
     before = [(0, 0, 0, "k", 10), (0, 0, 10, "k", 20), (0, 0, 20, "k", 30)]
-    [row] = compared(before, before[:1]).rows.to_dict("records")
+    [row] = compared(before, before[:1]).rows.records()
     assert (row["matched_calls"], row["unmatched_before"], row["unmatched_after"]) == (1, 2, 0)
     assert row["call_mean_diff_ns"] == 0
     assert row["diff_ns"] == 0 - 20 - 30
@@ -56,7 +56,7 @@ def test_processes_are_partners_by_their_place_in_their_report():
     """A process more in the first report shifts none of the second."""
     before = [(0, 0, 0, "k", 10), (1, 0, 0, "k", 50)]
     after = [(0, 0, 0, "k", 11), (0, 1, 0, "k", 1000), (1, 1, 0, "k", 53)]
-    [row] = compared(before, after).rows.to_dict("records")
+    [row] = compared(before, after).rows.records()
     assert (row["matched_calls"], row["unmatched_after"]) == (2, 1)
     assert row["call_mean_diff_ns"] == 2
 
@@ -66,7 +66,7 @@ def test_what_has_time_on_one_side_only_is_new_or_vanished():
     called = [(0, 0, 0, "k", 0), (0, 0, 10, "k", 0)]
     ran = [(0, 0, 0, "k", 5), (0, 0, 10, "k", 7)]
     for sides, state in (((called, ran), "new"), ((ran, called), "vanished")):
-        [row] = compared(*sides).rows.to_dict("records")
+        [row] = compared(*sides).rows.records()
         assert (row["calls_before"], row["calls_after"]) == (2, 2)
         assert (abs(row["diff_ns"]), row["ratio"] in (-1, 0), row["state"]) == (12, True, state)
 

@@ -14,6 +14,7 @@ import bridge
 from bridge.analyze.compare import Comparison, gates
 from bridge.analyze.compare.gates import NUMBER_COLUMNS, Budget, Change, Growth, Limit
 from bridge.analyze.core.catalog.column import COLUMNS
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables.breakdown import by_op
 from bridge.cli.diff import read_budget as read
 
@@ -22,10 +23,9 @@ MS = 1_000_000
 
 def compared(ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) -> Comparison:
     """Give a comparison of these ops, with more time outside of them."""
-    rows = pd.DataFrame(
-        [(op, a, b, b - a) for op, (a, b) in ops.items()],
-        columns=["op", "before_ns", "after_ns", "diff_ns"],
-    )
+    before, after = ([sides[side] for sides in ops.values()] for side in (0, 1))
+    rows = Table({"op": list(ops), "before_ns": before, "after_ns": after})
+    rows = rows.assign(diff_ns=rows["after_ns"] - rows["before_ns"])
     sums = [
         int(rows[c].sum()) + out for c, out in zip(("before_ns", "after_ns"), more, strict=True)
     ]
@@ -54,7 +54,8 @@ def per_step(
         rows[f"{side}_ns"] = (rows[f"step_{side}_ns"] * count).astype("int64")
     whole = {f"{side}_ns": int(rows[f"{side}_ns"].sum()) for side in ("before", "after")}
     sums = {f"step_{side}_ns": float(rows[f"step_{side}_ns"].sum()) for side in ("before", "after")}
-    return Comparison("op", False, ["op"], rows, whole, {}, steps, "", steps, NO_STEPS | sums)
+    compared = Table.of(rows)
+    return Comparison("op", False, ["op"], compared, whole, {}, steps, "", steps, NO_STEPS | sums)
 
 
 def failed(gate: str, ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) -> list[str]:
@@ -230,7 +231,7 @@ def test_what_is_no_budget_is_refused(said, word):
 
 
 TOTALS = {"activities": 3, "gpu_ns": 1000, "attributed_ns": 990, "unattributed": {}}
-OPS = pd.DataFrame({"op": ["aten::mm", "aten::add"], "gpu_total_ns": [900, 90], "calls": [2, 3], "share": [0.9, 0.09]})  # fmt: skip
+OPS = Table({"op": ["aten::mm", "aten::add"], "gpu_total_ns": [900, 90], "calls": [2, 3], "share": [0.9, 0.09]})  # fmt: skip
 
 
 def lines(said: dict) -> list[tuple[bool, str]]:
@@ -285,14 +286,14 @@ def test_figures_are_the_columns_that_hold_numbers(tmp_path: Path):
     [("gb_per_s", "<= 10"), ("gb_per_s", ">= 0"), ("peak_share", "< 50%"), ("flop", 5)],
 )
 def test_what_is_not_known_is_within_no_budget(figure, limit):
-    ops = pd.DataFrame({"op": ["a"], figure: [-1]})
+    ops = Table({"op": ["a"], figure: [-1]})
     [verdict] = Budget.parsed({"ops": {"a": {figure: limit}}}).judged(TOTALS, ops)
     assert (verdict.passed, verdict.line) == (False, f"a {figure}: not known in this report")
 
 
 def test_where_nothing_ran_on_a_gpu_only_figures_of_the_cpu_are_judged():
     said = {"total": "1ns", "unattributed": "< 5%", "ops": {"a": {"gpu_total": "1ms", "calls": 2, "cpu_total": "1ms"}}}  # fmt: skip
-    ops = pd.DataFrame({"op": ["a"], "gpu_total_ns": [0], "calls": [2], "cpu_total_ns": [7]})
+    ops = Table({"op": ["a"], "gpu_total_ns": [0], "calls": [2], "cpu_total_ns": [7]})
     idle = {"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}
     found = Budget.parsed(said).judged(idle, ops)
     assert [v.subject for v in found if v.passed] == ["a calls", "a cpu_total"]

@@ -44,7 +44,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 def starts(path: Path) -> list[int]:
     """Return the starts of the steps."""
-    ranges = library.load(path).capture.ranges
+    ranges = library.load(path).capture.ranges.to_pandas()
     return sorted(row["start"] for row in ranges.to_dict("records") if row["name"] == "step")
 
 

@@ -54,7 +54,7 @@ def test_a_gpu_is_as_busy_as_defined(made):
     for one in work:
         gpus[one.gpu].append(one)
     table = by_device(joined)
-    ours = sorted(tuple(row.items()) for row in table.drop(columns=NOT_SWEPT).to_dict("records"))
+    ours = sorted(tuple(row.items()) for row in table.drop(NOT_SWEPT).records())
     lengths = {report: run_ns(made, report) for report, _ in gpus}
     true = sorted(
         tuple(concurrency.device(of, lengths[report]).items()) for (report, _), of in gpus.items()
@@ -174,7 +174,7 @@ def two_ranks(times, texts=("nccl:all_reduce, seq = 1, op_id = 2, sizes = [[1000
 def test_waiting_and_transfer_of_two_ranks():
     joined = two_ranks([[100, 90, 80], [40, 50, 200]])
     names = Devices.of_report(joined).names
-    [row] = by_collective(joined).to_dict("records")
+    [row] = by_collective(joined).records()
     assert (row["collective"], row["op"]) == ("AllReduce", "nccl:all_reduce")
     assert (row["dtype"], row["algorithm"]) == ("f32", "ring")
     assert (row["ranks"], row["count"], row["total_ns"]) == (2, 6, 560)
@@ -191,16 +191,16 @@ def test_waiting_and_transfer_of_two_ranks():
 @pytest.mark.slow
 def test_one_rank_alone_and_ranks_that_differ_are_not_compared():
     for times in ([[100, 90]], [[100, 90, 80], [40, 50]]):
-        [row] = by_collective(two_ranks(times)).to_dict("records")
+        [row] = by_collective(two_ranks(times)).records()
         assert (row["transfer_ns"], row["wait_ns"], row["straggler"]) == (-1, -1, "")
 
 
 @pytest.mark.slow
 def test_sizes_are_never_guessed():
     texts = ("nccl:all_reduce, sizes = [[8]]", "nccl:all_reduce, op_id = 4")
-    [row] = by_collective(two_ranks([[100, 90]], texts)).to_dict("records")
+    [row] = by_collective(two_ranks([[100, 90]], texts)).records()
     assert (row["bytes"], row["gb_per_s"]) == (-1, -1)  # of one of the two
-    [row] = by_collective(two_ranks([[100]], ("mine, sizes = [[8]]",))).to_dict("records")
+    [row] = by_collective(two_ranks([[100]], ("mine, sizes = [[8]]",))).records()
     assert row["bytes"] == -1  # of a range that is none around a collective
 
 
@@ -213,13 +213,13 @@ def test_details_of_a_range_around_the_op_count():
     work = [Activity(0, PROCESS, 1, 20, 120, "kernel", NCCL)]
     report = report_of(Program(ranges, [Call(0, PROCESS, MAIN, 1, 10, 20)], work, names))
     told = report.ranges.replace(json=frames.Names.of([said, ""]))
-    [row] = by_collective(AttributedCapture.of(replace(report, ranges=told))).to_dict("records")
+    [row] = by_collective(AttributedCapture.of(replace(report, ranges=told))).records()
     assert (row["op"], row["dtype"], row["bytes"]) == ("nccl:all_reduce", "bfloat16", 1000)
     assert (row["gb_per_s"], row["bus_gb_per_s"]) == (10, 15)
 
 
 def test_without_communication_there_is_no_row():
     joined = attributed(Program([], [], [Activity(0, PROCESS, 1, 0, 9)], []))
-    assert by_collective(joined).empty
+    assert not len(by_collective(joined))
     assert by_device(joined)["communication_ns"].tolist() == [0]
-    assert by_device(attributed(Program([], [], [], []))).empty
+    assert not len(by_device(attributed(Program([], [], [], []))))

@@ -73,7 +73,7 @@ def test_any_records(made):
     if not (made.calls or made.activities or made.ranges):
         return
     attributed = made.attributed()
-    run, table = Run.of(attributed), by_critical(attributed)
+    run, table = Run.of(attributed), by_critical(attributed).to_pandas()
     truth = CriticalPath(attributed, run.first, run.last)
     assert table["time_ns"].sum() == run.span
     if (path := truth.path()) is not None:

@@ -52,7 +52,7 @@ def without(program, starts, label):
 def holds(program, starts=(0, 0)):
     machine = Machine().run(program, starts)
     attributed = machine.records.attributed()
-    run, table = Run.of(attributed), by_critical(attributed)
+    run, table = Run.of(attributed), by_critical(attributed).to_pandas()
     assert run.span == machine.span == table["time_ns"].sum()
     for row in table.itertuples():
         if row.kind == "unknown":

@@ -76,8 +76,8 @@ def test_perfetto_reads_every_slice_with_its_times(
         report.marks
     )
     length = sum(
-        int((table["end"] - table["start"]).clip(lower=0).sum())
-        for table in (report.ranges[stacked], report.launches, report.activities)
+        int((table.end - table.start).clip(0).sum())
+        for table in (report.ranges.take(stacked), report.launches, report.activities)
     )
     if dialect != "raf":  # whose times are whole microseconds
         assert row.dur == length

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 import bridge
+from bridge.analyze.tables.request import TableRequest
 from bridge.cli import diff as budgets
 from bridge.cli.terminal import harmless
 from bridge.importers import onednn
@@ -38,7 +39,7 @@ def report(path: Path) -> None:
 def shown(joined: Report, view: str) -> None:
     """Make a table in all formats; one that a report cannot have is refused in a line."""
     try:
-        table = joined.by(view)
+        table = joined.table(TableRequest.of(view))
     except ValueError as error:
         if joined.capture.facts[0].timeline or not str(error).isprintable():
             raise
@@ -72,10 +73,11 @@ def adds_up(joined: Report) -> None:
 def log(path: Path) -> None:
     """Load a log of oneDNN."""
     found = onednn.load(path)
-    assert (found.events["duration_ns"] >= 0).all()
-    assert len(found.events)
-    for name in found.events.columns:
-        found.events[name].astype(str).str.cat().encode()
+    events = found.events.to_pandas()
+    assert (events["duration_ns"] >= 0).all()
+    assert len(events)
+    for name in events.columns:
+        events[name].astype(str).str.cat().encode()
 
 
 def budget(path: Path) -> None:

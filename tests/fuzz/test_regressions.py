@@ -53,7 +53,7 @@ def test_numbers_of_processes_threads_and_extents_beyond_64_bits_are_read(tmp_pa
     found = load(path).capture
     assert found.activities["grid_x"].tolist() == [-1]
     assert found.processes["process"].tolist() == [0]
-    assert (found.launches["thread"].to_numpy() >> 24 == 0).all()
+    assert (found.launches["thread"] >> 24 == 0).all()
 
 
 def test_a_report_whose_kernels_lost_their_names_is_read(corpus: Path, tmp_path: Path) -> None:

@@ -23,9 +23,7 @@ def main() -> int:
     expected = _expected(said["truth"], graphs=options.graphs, session=options.session)
     run = bridge.load(*options.reports)
     activities, owners = run.capture.activities, run.op_kernels
-    table = activities.reset_index(drop=True).join(
-        owners.drop(columns="report").reset_index(drop=True)
-    )
+    table = activities.to_pandas().join(owners.drop(columns="report").reset_index(drop=True))
     problems: list[str] = []
     found: Counter[tuple[str, str]] = Counter()
     reasons: Counter[str] = Counter()

@@ -60,7 +60,7 @@ def rows(report: Path, query: str) -> list[tuple]:
 
 
 def messages(report: Path) -> list[str]:
-    return [*bridge.load(report).capture.diagnostics.name.astype(str)]
+    return [*bridge.load(report).capture.diagnostics.name]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_memory_waits_and_names(captured):
     ) == {(3,), (4,)}
     assert rows(report, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_CUDA_EVENT") == [(1,)]
     run = bridge.load(report)
-    assert {"worker-0", "worker-1", "MainThread"} <= {*run.capture.threads.name.astype(str)}
+    assert {"worker-0", "worker-1", "MainThread"} <= {*run.capture.threads.name}
     assert run.by("wait").query("wait != 'event_record'")["count"].sum() == len(
         rows(report, "SELECT 1 FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
     )

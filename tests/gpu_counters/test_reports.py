@@ -143,7 +143,7 @@ def test_a_run_of_the_store_has_the_samples(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", [columnar.as_arrowdir, columnar.as_parquetdir])
 def test_exports_in_columns_have_the_same_samples(form: Any, path: Path, tmp_path: Path) -> None:
     frame, other = (
-        importers.load(p).gpu_metrics
+        importers.load(p).gpu_metrics.to_pandas()
         for p in (path, form(columnar.tables_of(path), tmp_path / "dir"))
     )
     assert other.astype({"metric": str}).equals(frame.astype({"metric": str}))

@@ -156,7 +156,7 @@ def test_the_table_of_counters(rows: list[Any], one: Any, two: Any) -> None:
     names = [name for name in sorted(of_samples) if of_samples[name][0]]
     assert table["counter"].tolist() == names
     assert table["device"].tolist() == ["GPU 5 A"] * len(names)
-    for row, name in zip(table.itertuples(), names, strict=True):
+    for row, name in zip(table.to_pandas().itertuples(), names, strict=True):
         known = described(*of_samples[name])
         whole = set(range(min(a for a, _ in spans), max(b for _, b in spans)))
         busy = {t for a, b in spans for t in range(a, b)}

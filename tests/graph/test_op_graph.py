@@ -77,7 +77,7 @@ def test_edges(graph):
         (2, 3, 0, 1), (1, 4, 0, 0), (3, 4, 1, 1), (4, 6, 0, 0), (2, 6, 0, 1),
     ]  # fmt: skip
     other = graph.edges[graph.edges["kind"] == "backward"]
-    assert other[["source", "target"]].to_numpy().tolist() == [[3, 5]]
+    assert other[["source", "target"]].to_pandas().to_numpy().tolist() == [[3, 5]]
     tensors = graph.edges[graph.edges["kind"] == "data"]["tensor"].tolist()
     assert tensors[0] == tensors[4]  # the same output, read twice
     assert len(set(tensors)) == 4

@@ -22,6 +22,10 @@ def activities(tmp_path, tables, **how):
     return load(write(tmp_path / "r.sqlite", tables), **how).activities
 
 
+def details(found):
+    return found.to_pandas()[DETAILS].values.tolist()
+
+
 # -- activities
 
 
@@ -62,10 +66,10 @@ def test_migrations_of_unified_memory_have_a_cause_and_no_call(tmp_path):
 def test_columns_that_are_not_there_or_not_asked_for_are_missing(tmp_path):
     full = row(srcKind=1, dstKind=2, migrationCause=1, greenContextId=3)
     for tables, how in (({COPIES: [row()]}, {}), ({COPIES: [full]}, {"details": False})):
-        assert activities(tmp_path, tables, **how)[DETAILS].values.tolist() == [[-1] * 4]
-    assert activities(tmp_path, {COPIES: [full]})[DETAILS].values.tolist() == [[1, 2, 1, 3]]
+        assert details(activities(tmp_path, tables, **how)) == [[-1] * 4]
+    assert details(activities(tmp_path, {COPIES: [full]})) == [[1, 2, 1, 3]]
     some = activities(tmp_path, {COPIES: [full]}, details={"target_kind", "green_context"})
-    assert some[DETAILS].values.tolist() == [[-1, 2, -1, 3]]
+    assert details(some) == [[-1, 2, -1, 3]]
 
 
 @pytest.mark.slow

@@ -296,7 +296,7 @@ def test_a_device_is_the_gpu_that_its_process_calls_so(loaded):
         }
     )
     keys = ["process", "device", "gpu", "name"]
-    found = set(report.devices[keys].itertuples(index=False, name=None))
+    found = set(report.devices.to_pandas()[keys].itertuples(index=False, name=None))
     assert found == {
         (PID, 0, 0, "H100"),
         (OTHER, 0, 1, "A100"),
@@ -311,9 +311,10 @@ def test_devices_of_exports_that_say_less(loaded, tmp_path):
     found = loaded(
         {KERNELS: [kernel(deviceId=3), kernel(deviceId=4)], "TARGET_INFO_GPU": [gpu]}
     ).devices
-    assert found[["device", "gpu", "name"]].values.tolist() == [[3, 3, "V100"], [4, -1, ""]]
+    named = list(zip(found.device, found.gpu, found.name, strict=True))
+    assert named == [(3, 3, "V100"), (4, -1, "")]
     bare = load(write(tmp_path / "bare.sqlite", {KERNELS: [kernel()]})).devices
-    assert bare[["device", "gpu", "name"]].values.tolist() == [[0, -1, ""]]
+    assert list(zip(bare.device, bare.gpu, bare.name, strict=True)) == [(0, -1, "")]
 
 
 @pytest.mark.slow
@@ -325,10 +326,10 @@ def test_a_thread_has_its_name_of_highest_priority(loaded):
     named.append({"globalTid": TID + 2, "nameId": 1, "priority": 1})
     texts = [name for name, _, _ in rows]
     threads = loaded({"ThreadNames": named, STRINGS: strings(*texts), KERNELS: [kernel()]}).threads
-    assert threads[["thread", "name"]].values.tolist() == [
-        [TID + 1, "b"],
-        [TID + 2, "y"],
-        [TID + 3, "c"],
+    assert list(zip(threads.thread, threads.name, strict=True)) == [
+        (TID + 1, "b"),
+        (TID + 2, "y"),
+        (TID + 3, "c"),
     ]
 
 
@@ -338,10 +339,10 @@ def test_a_thread_has_its_name_of_highest_priority(loaded):
 @pytest.mark.slow
 def test_only_what_an_event_cannot_do_without(loaded):
     found = ranges(loaded, {"start": 1, "eventType": 59})
-    assert found[["start", "end", "thread", "domain", "payload"]].values.tolist() == [
-        [1, 1, -1, 0, -1]
-    ]
-    assert found[["name", "domain_name", "category"]].values.tolist() == [["<unnamed>", "", ""]]
+    numbers = ("start", "end", "thread", "domain", "payload")
+    assert [found[column].tolist() for column in numbers] == [[1], [1], [-1], [0], [-1]]
+    names = ("name", "domain_name", "category")
+    assert [found[column].tolist() for column in names] == [["<unnamed>"], [""], [""]]
 
 
 @pytest.mark.parametrize("row", [{"end": 1, "eventType": 59}, {"start": 1, "end": 2}])
@@ -477,10 +478,10 @@ def test_what_one_report_lacks_another_may_have(two_of_each_kind, one, other):
 @pytest.mark.slow
 def test_what_is_known_of_a_gpu(tmp_path, corpus):
     devices = importers.load(corpus / "nsys" / "mnist-training.sqlite").devices
-    [gpu] = devices.to_dict("records")
+    [gpu] = devices.to_pandas().to_dict("records")
     assert gpu["name"] == "NVIDIA A100-SXM4-80GB"
     assert (gpu["sm_count"], gpu["warps_per_sm"], gpu["clock_hz"]) == (108, 64, 1_410_000_000)
     assert (gpu["compute_major"], gpu["compute_minor"]) == (8, 0)
     assert gpu["memory_bandwidth"] == 2_039_040_000_000
     nothing = importers.load(corpus / "nsys" / "pytorch-2gpu-before.sqlite").devices
-    assert (nothing[list(frames.DEVICE_FACTS)] == -1).all(axis=None)
+    assert all((nothing[fact] == -1).all() for fact in frames.DEVICE_FACTS)

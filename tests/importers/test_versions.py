@@ -165,11 +165,12 @@ def test_the_program_is_the_same_in_every_version(recorded, version):
         ["replay", 21, 29, thread(100), "[1]"],
         ["elsewhere", 10, 20, thread(101), ""],
     ]
-    kernels = report.activities[report.activities["kind"] == "kernel"]
+    kernels = report.activities.take(report.activities.kind == "kernel")
     assert kernels["name"].tolist() == ["gemm"] * 3
     assert kernels["full_name"].tolist() == ["void gemm<float>()"] * 3
     assert kernels["graph_node"].tolist() == [-1, -1, 72]
-    [copy] = report.activities[report.activities["kind"] == "memcpy"].to_dict("records")
+    copies = report.activities.take(report.activities.kind == "memcpy")
+    [copy] = copies.to_pandas().to_dict("records")
     assert (copy["name"], copy["correlation"]) == ("[CUDA memcpy Unified Host-to-Device]", 0)
     assert [copy[c] for c in ("source_kind", "target_kind", "migration_cause")] == [7, 7, 2]
     assert report.graph_nodes.to_pandas()[["node", "original", "time"]].values.tolist() == [
@@ -177,7 +178,7 @@ def test_the_program_is_the_same_in_every_version(recorded, version):
     ]  # fmt: skip
     assert report.launches["name"].tolist() == ["cudaLaunchKernel"] * 2 + ["cudaGraphLaunch"] * 2
     columns = ["kind", "start", "end", "stream", "event"]
-    assert report.waits[columns].values.tolist() == [
+    assert report.waits.to_pandas()[columns].values.tolist() == [
         ["context", 61, 69, -1, -1],
         ["event_record", 22, 25, 7, 2],  # the earliest of two calls of one id
     ]
@@ -196,12 +197,12 @@ def test_kernels_are_led_back_in_every_version(recorded, version):
 def test_what_only_newer_versions_say(recorded, version):
     report = recorded(version)
     new = version in ("3.24.0", "3.28.1")
-    kernels = report.activities[report.activities["kind"] == "kernel"]
+    kernels = report.activities.take(report.activities.kind == "kernel")
     assert kernels["green_context"].tolist() == ([-1, 3, -1] if new else [-1] * 3)
     assert kernels["graph"].tolist() == ([9] * 3 if new else [-1] * 3)
     mangled = "void gemm<float>()" if version == "2.7.1" else "_Z4gemm"
     assert kernels["mangled"].tolist() == [mangled] * 3
-    graphs = report.activities[report.activities["kind"] == "graph"]
+    graphs = report.activities.take(report.activities.kind == "graph")
     assert graphs["name"].tolist() == (["[CUDA graph 9]"] if new else [])
 
 

@@ -101,13 +101,13 @@ def autograd_threads(whole: AttributedCapture) -> Flags:
 def without_ranges_of(capture: Capture, is_hidden: Flags, mode: str) -> tuple[Capture, Ints]:
     """Return a capture without these ranges, and the rows that it keeps; threads are called as ``mode`` says."""
     ranges = capture.ranges
-    keys = ranges.loc[is_hidden, ["thread", "process", "report"]].drop_duplicates()
+    keys = ranges.to_pandas().loc[is_hidden, ["thread", "process", "report"]].drop_duplicates()
     named = {c: keys[c].to_numpy() for c in keys} if mode == "name" else {}
     if named:
         named["name"] = frames.Names(
             np.arange(len(keys)), [f"pt_autograd_{number}" for number in range(len(keys))]
         )
-    kept = ranges[~is_hidden].reset_index(drop=True)
+    kept = ranges.take(~is_hidden)
     threads = frames.Threads(named)
     return replace(capture, ranges=kept, threads=threads), np.flatnonzero(~is_hidden)
 

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 from witness.training import Said, Step
 
+from bridge.analyze.core.table import Table
 from bridge.join.arrays import NONE
 from bridge.join.attribution import REASONS
 from bridge.join.grammar import parse
@@ -51,7 +52,7 @@ def said(profile):
 
 def keyed(table, *names):
     """Return a table as one dict per key; a key that comes twice is an error."""
-    rows = table.to_dict("records")
+    rows = table.records() if isinstance(table, Table) else table.to_dict("records")
     found = {tuple(row.pop(name) for name in names): row for row in rows}
     assert len(found) == len(rows)
     return found

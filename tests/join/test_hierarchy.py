@@ -175,7 +175,7 @@ def test_every_activity_is_in_one_place(path, under):
     ):
         if before == after:
             continue
-        label = parse(names.iloc[nesting.range[node]])
+        label = parse(names[nesting.range[node]])
         assert (before, label.backward, label.kind) == (-1, True, "operator")
         if under == "caller":
             assert (

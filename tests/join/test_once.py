@@ -11,6 +11,7 @@ import pytest
 
 import bridge
 from bridge.analyze.core.devices import Devices
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.causes.gaps import Gaps
 from bridge.analyze.run.steps import by_step
 from bridge.analyze.tables.build import table
@@ -44,8 +45,17 @@ def test_it_is_computed_once_for_each_capture_and_options(loaded):
 
 
 def test_a_caller_may_add_columns_to_the_steps(loaded):
-    by_step(loaded.attributed).insert(0, "run", 1)
+    by_step(loaded.attributed).to_pandas().insert(0, "run", 1)
     assert "run" not in by_step(loaded.attributed)
+
+
+def test_a_caller_may_write_into_the_table_of_activities(loaded):
+    expected = loaded.op_kernels
+    written = loaded.op_kernels
+    for column in ("launch", "range", "forward", "report"):
+        written.loc[0, column] = 777
+        assert written[column][0] == 777
+    pd.testing.assert_frame_equal(loaded.op_kernels, expected)
 
 
 def test_gaps_are_those_longer_than_a_time(loaded):
@@ -68,7 +78,7 @@ def test_a_table_takes_the_memory_of_earlier_ones_where_it_is_short(loaded, monk
     kept = loaded.attributed.__dict__.keys() - AttributedCapture.__dataclass_fields__.keys()
     assert "results" in kept
 
-    def short(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+    def short(attributed: AttributedCapture, request: TableRequest) -> Table:
         if kept & attributed.__dict__.keys():
             raise MemoryError
         return table(attributed, request)
@@ -80,7 +90,7 @@ def test_a_table_takes_the_memory_of_earlier_ones_where_it_is_short(loaded, monk
 def test_a_table_for_which_there_is_never_enough_memory_is_asked_for_twice(loaded, monkeypatch):
     asked = []
 
-    def never(_attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+    def never(_attributed: AttributedCapture, request: TableRequest) -> Table:
         asked.append(request)
         raise MemoryError
 

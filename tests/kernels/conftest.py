@@ -19,7 +19,7 @@ def real_kernels(corpus: Path) -> dict[tuple[str, str], set[str]]:
             activities = importers.load(path).activities
         except ReportError:  # a failed export, or nothing of CUDA in it: other tests say which
             continue
-        ran = activities[activities.kind.among(frames.KERNEL)]
-        for names in set(zip(ran["name"].astype(str), ran["full_name"].astype(str), strict=True)):
+        ran = activities.take(activities.kind.among(frames.KERNEL))
+        for names in set(zip(ran.name, ran.full_name, strict=True)):
             found.setdefault(names, set()).add(path.name)
     return found

@@ -173,7 +173,7 @@ def open_time(joined) -> int:
     spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
     report = joined.capture
     for table, listed in ((report.ranges, joined.attributed.op >= 0), (report.launches, slice(None))):  # fmt: skip
-        columns = table.loc[listed, ["report", "thread", "start", "end"]]
+        columns = table.to_pandas().loc[listed, ["report", "thread", "start", "end"]]
         for of, thread, start, end in columns.to_numpy().tolist():
             spans.setdefault((of, thread), []).append((start, end))
     total = 0

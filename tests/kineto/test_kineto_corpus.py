@@ -81,14 +81,14 @@ def test_events_are_where_and_when_they_were(name, traces):
         lengths = (frame["end"] - frame["start"]).tolist()
         assert lengths == [kineto.ns(e["dur"]) for e in found]
         assert (frame["process"] // 2**24).tolist() == [e["pid"] for e in found]
-        assert frame["name"].astype(object).tolist() == [e["name"] for e in found]
+        assert frame["name"].tolist() == [e["name"] for e in found]
         numbers: dict[int, str] = {}  # a thread has one number, and a number one thread
         for number, event in zip((frame["thread"] % 2**24).tolist(), found, strict=True):
             assert numbers.setdefault(number, str(event["tid"])) == str(event["tid"])
             assert number == int(event["tid"]) or not 0 <= int(event["tid"]) < 1 << 24
         assert len(set(numbers.values())) == len(numbers)
     kernels = kineto.of(events, kineto.KERNELS)
-    ran = report.activities[report.activities["kind"] == "kernel"]
+    ran = report.activities.take(report.activities.kind == "kernel").to_pandas()
     for column, key in (("device", "device"), ("stream", "stream"), ("correlation", "correlation"),
                         ("registers", "registers per thread"), ("shared_dynamic", "shared memory")):  # fmt: skip
         assert ran[column].tolist() == [e["args"][key] for e in kernels]
@@ -140,7 +140,7 @@ def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(trace
     ranges, directions = joined.capture.ranges, joined.attributed.directions
     nodes = joined.attributed.attribution.nesting.first_nodes(len(ranges))
     path = joined.by("range").set_index(["thread", "start_ns"])["path"]
-    where = ranges[["thread", "start"]].to_numpy().tolist()
+    where = np.column_stack((ranges.thread, ranges.start)).tolist()
     row = {(thread % 2**24, start): row for row, (thread, start) in enumerate(where)}
     found = Counter()
     for event in (e for e in events if e.get("cat") == "fwdbwd" and e["ph"] == "s"):
@@ -180,9 +180,7 @@ def test_waits_are_those_of_the_device(traces):
     waits = joined.capture.waits
     kinds = {"Stream Sync": "stream", "Context Sync": "context", "Stream Wait Event": "stream_wait",
              "Event Sync": "event"}  # fmt: skip
-    assert waits["kind"].astype(object).tolist() == [
-        kinds[e["args"]["cuda_sync_kind"]] for e in syncs
-    ]
+    assert waits["kind"].tolist() == [kinds[e["args"]["cuda_sync_kind"]] for e in syncs]
     streams = [e["args"]["stream"] for e in syncs]
     assert waits["stream"].tolist() == [-1 if s == 2**32 - 1 else s for s in streams]
     assert waits["event"].tolist() == [e["args"].get("wait_on_cuda_event_id", -1) for e in syncs]
@@ -208,7 +206,7 @@ def test_estimates_of_occupancy_are_kinetos(name, traces):
         assert (joined.capture.devices.sm_count == -1).all()
         assert np.isnan(found.percent).all()
         return
-    kernels = (joined.capture.activities.kind == "kernel").to_numpy()
+    kernels = joined.capture.activities.kind == "kernel"
     columns = (found.blocks_per_sm, found.warps_per_sm, found.percent)
     without_blocks = 0
     for event, blocks, warps, percent in zip(

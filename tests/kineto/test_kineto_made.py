@@ -217,7 +217,7 @@ def test_what_holds_nothing_for_us_is_passed_over_without_a_word(tmp_path):
     ]
     assert [report.warnings for report in reports] == [(), ()]
     assert json.dumps([len(r.ranges) for r in reports]) == "[2, 2]"
-    assert reports[0].activities.to_pandas().equals(reports[1].activities)
+    assert reports[0].activities.to_pandas().equals(reports[1].activities.to_pandas())
 
 
 @pytest.mark.slow

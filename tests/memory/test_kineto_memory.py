@@ -69,17 +69,17 @@ def trace(tmp_path) -> Path:
 def test_a_trace_by_hand(trace):
     report = importers.load(trace)
     table = report.memory
-    assert list(table.columns) == list(frames.FRAMES["memory"].types)
+    assert list(vars(table)) == list(frames.FRAMES["memory"].types)
     assert table["bytes"].tolist() == [100, 400, 400, 8, 100]
     assert table["operation"].tolist() == [0, 0, 1, 0, 1]
     assert table["reserved"].tolist() == [2000, 4000, 4000, -1, 1000]
     held = MemoryUsage.of(bridge.load(trace).attributed)
-    gpu, host = summary(held).to_dict("records")
+    gpu, host = summary(held).records()
     assert (gpu["device"], gpu["memory"], gpu["before_bytes"]) == (3, "device", 500)
     assert (gpu["peak_bytes"], gpu["peak_op"]) == (1000, "aten::inner")
     assert (gpu["peak_reserved_bytes"], gpu["fragmentation"]) == (4000, 0.75)
     assert (host["memory"], host["peak_bytes"], host["peak_reserved_bytes"]) == ("pageable", 8, -1)
-    ops = by_op(held).set_index(["op", "memory"])
+    ops = by_op(held).to_pandas().set_index(["op", "memory"])
     assert ops.loc[("aten::outer", "device"), "total_allocated_bytes"] == 500
     assert ops.loc[("aten::outer", "device"), "net_bytes"] == 100
     assert ops.loc[("aten::outer", "device"), "peak_bytes"] == 500
@@ -98,6 +98,6 @@ def test_running_totals_are_those_that_pytorch_itself_wrote(tmp_path):
     assert len(table) > 100
     assert np.array_equal(held.used, said)
     assert summary(held)["peak_bytes"].tolist() == [said.max()]
-    trace = by_event(held)
+    trace = by_event(held).to_pandas()
     assert set(trace["step"]) >= {0, 1, 2, 3}
     assert trace["op"].str.startswith("aten::").any()

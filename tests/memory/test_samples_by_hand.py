@@ -27,10 +27,11 @@ def test_samples_are_told_by_the_time_since_the_report_began_and_ops_by_their_pe
         said = {"text": "counter:cuda:0 allocated", "domain": 9, "payload": used}
         made.annotation(MARK, start + 20, None, **said, **host)
     samples = Samples.of(load(made.written(tmp_path / "made.sqlite")).attributed)
-    assert by_sample(samples)[["trace", "time_ns", "op", "used_bytes"]].to_numpy().tolist() == [
+    told = by_sample(samples).to_pandas()[["trace", "time_ns", "op", "used_bytes"]]
+    assert told.to_numpy().tolist() == [
         [0, 20, "small", 10], [1, 120, "large", 700], [2, 220, "none", 5], [3, 320, "large", 90],
     ]  # fmt: skip
-    table = samples_by_op(samples)[["op", "samples", "peak_bytes"]]
+    table = samples_by_op(samples).to_pandas()[["op", "samples", "peak_bytes"]]
     assert table.to_dict("index") == {
         0: {"op": "large", "samples": 2, "peak_bytes": 700},
         1: {"op": "small", "samples": 1, "peak_bytes": 10},
@@ -61,7 +62,8 @@ def test_driver_and_libraries_are_what_the_process_has_beside_its_allocator(tmp_
                 text = f"counter:{device} {name}"
                 made.annotation(MARK, at, None, text=text, domain=9, payload=size, **host)
     samples = Samples.of(load(made.written(tmp_path / "made.sqlite")).attributed)
-    found = by_sample(samples)[["device", "used_bytes", "reserved_bytes", "driver_bytes"]]
+    columns = ["device", "used_bytes", "reserved_bytes", "driver_bytes"]
+    found = by_sample(samples).to_pandas()[columns]
     truth = []
     for device, used, reserved, process in SAMPLED:
         held = used if reserved is None else reserved
@@ -69,7 +71,7 @@ def test_driver_and_libraries_are_what_the_process_has_beside_its_allocator(tmp_
         truth.append((device, used, -1 if reserved is None else reserved, driver))
     truth.sort(key=lambda row: row[0])  # stable: by time within a device
     assert [tuple(row) for row in found.to_numpy().tolist()] == truth
-    peaks = sample_peaks(samples).set_index("device")["driver_bytes"].to_dict()
+    peaks = sample_peaks(samples).to_pandas().set_index("device")["driver_bytes"].to_dict()
     assert peaks == {"cuda:0": 670, "cuda:1": 500, "host": -1}
     lines = summaries.sampled_lines(sample_peaks(samples))
     assert lines.count("driver and libraries take up to") == 2

@@ -36,7 +36,7 @@ def test_rows_of_ops_hold_their_figures_and_are_numbered_in_order():
     held = history(
         [("outer", 0, 100), ("inner", 10, 20)], (5, 1, 300), (12, 2, 1_000), (50, 2, -1_000)
     ).held
-    table = by_op(held)
+    table = by_op(held).to_pandas()
     shown = "op allocated_bytes released_bytes left_bytes total_allocated_bytes peak_bytes"
     assert table[shown.split()].to_dict("index") == {
         0: dict(zip(shown.split(), ("inner", 1_000, 0, 0, 1_000, 1_000), strict=True)),
@@ -82,7 +82,7 @@ def test_of_a_part_of_the_time_the_peak_of_a_category_is_of_that_part():
     made = history([("a", 0, 20), ("b", 20, 40)], (1, 1, 100), (2, 2, 30), (30, 3, 1_000))
     early = Report(made.held.attributed).within(range_name="a").attributed
     for joined, peak in ((made.held.attributed, 1_130), (early, 130)):
-        [row] = by_category(MemoryUsage.of(joined)).to_dict("records")
+        [row] = by_category(MemoryUsage.of(joined)).records()
         assert (row["category"], row["peak_bytes"], row["end_bytes"]) == ("unknown", peak, 1_130)
 
 

@@ -53,28 +53,32 @@ def device() -> Device:
 def test_totals_are_those_of_the_allocator(name, device, tmp_path):
     other = training(seed=3, number=1)
     held = held_of(written(tmp_path / name, snapshot(device, other)))
-    table = summary(held).set_index("device")
+    table = summary(held).to_pandas().set_index("device")
     for one in (device, other):
         row = table.loc[one.number]
         assert (row["peak_bytes"], row["end_bytes"]) == (one.peak, one.used)
         assert row["before_bytes"] == 0
         assert row["peak_reserved_bytes"] == one.reserved
-        alive = by_allocation(held).query("state == 'alive at the end' and device == @one.number")
+        alive = (
+            by_allocation(held)
+            .to_pandas()
+            .query("state == 'alive at the end' and device == @one.number")
+        )
         assert alive["bytes"].sum() == one.used
     assert held.attributed.capture.facts[0].epoch_ns > 1_700_000_000 * 10**9
 
 
 def test_lines_of_the_program_are_ops(device, tmp_path):
     held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
-    ops = by_op(held).set_index("op")
+    ops = by_op(held).to_pandas().set_index("op")
     assert ops.loc["model.py:12 forward", "allocations"] == 36
     assert ops.loc["train.py:22 loss", "left_bytes"] == 6 * 4096
     assert ops.loc["train.py:40 main", "total_allocations"] == 46
     assert ops.loc["train.py:31 step", "releases"] == 6
     assert ops.loc["(no op)", "releases"] == 18  # no stack of their own: that of the allocation
     assert not any("_call_impl" in op for op in ops.index)
-    scopes = by_scope(held).set_index("path")
-    peak = summary(held)["peak_bytes"].iloc[0]
+    scopes = by_scope(held).to_pandas().set_index("path")
+    peak = summary(held)["peak_bytes"][0]
     assert scopes.loc["train.py:40 main", "total_bytes"] == peak
     assert scopes.loc["train.py:40 main", "bytes"] == 0
     assert scopes["bytes"].sum() == peak == alive_at_peak(held)["bytes"].sum()
@@ -89,7 +93,7 @@ def test_releases_of_every_device_are_of_their_own_line_or_of_none(tmp_path):
         one.free(untold)
         one.free(told, stack(MAIN, LOSS))
     path = written(tmp_path / "s.pickle", snapshot(*devices))
-    releases = by_op(held_of(path)).set_index("op")["releases"]
+    releases = by_op(held_of(path)).to_pandas().set_index("op")["releases"]
     assert releases["(no op)"] == 3
     assert releases["train.py:22 loss"] == 3
     assert releases.sum() == 6
@@ -98,12 +102,12 @@ def test_releases_of_every_device_are_of_their_own_line_or_of_none(tmp_path):
 def test_what_the_history_has_forgotten_was_there_before(tmp_path):
     device = training(steps=8, most=60)
     held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
-    [row] = summary(held).to_dict("records")
+    [row] = summary(held).records()
     assert row["end_bytes"] == device.used
     assert row["before_bytes"] > 0
     assert row["peak_bytes"] <= device.peak
     assert row["peak_reserved_bytes"] == device.reserved
-    before = by_allocation(held).query("state == 'before the capture'")
+    before = by_allocation(held).to_pandas().query("state == 'before the capture'")
     assert before["bytes"].sum() == row["before_bytes"]
     assert "model.py:5 __init__" in set(before["op"])
     assert (before["start_ns"] == -1).all()
@@ -122,7 +126,7 @@ def test_segments_alone(device, tmp_path):
         report = importers.load(path)
         assert "no history" in report.warnings[0]
         held = held_of(path)
-        [row] = summary(held).to_dict("records")
+        [row] = summary(held).records()
         assert row["peak_bytes"] == row["end_bytes"] == row["before_bytes"] == device.used
         assert (row["allocations"], row["peak_ns"]) == (0, -1)
         alive = alive_at_peak(held)
@@ -152,7 +156,8 @@ def test_older_forms(device, tmp_path):
         assert "no times" in importers.load(path).warnings[0]
         first, second = (held_of(p) for p in (path, written(tmp_path / "new.pickle", new)))
         assert np.array_equal(first.used, second.used)
-        assert alive_at_peak(first).equals(alive_at_peak(second))
+        alive = alive_at_peak(first).to_pandas()
+        assert alive.equals(alive_at_peak(second).to_pandas())
 
 
 def test_what_waits_to_be_freed_is_held(tmp_path):

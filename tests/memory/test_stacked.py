@@ -193,14 +193,10 @@ def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
     table = history.capture.memory
     time = table.time
     one = {c: table[c][[0]] for c in ("report", "process", "device")}
-    held_one = {
-        "address": np.array([999]),
-        "bytes": np.array([77]),
-        "kind": table["kind"].iloc[[0]].array,
-    }
+    one |= {"address": np.array([999]), "bytes": np.array([77]), "kind": table.kind[:1]}
 
     def with_one(when: int, operation: int) -> MemoryUsage:
-        own = frames.Memory(one | held_one, time=np.array([when]), operation=np.array([operation]), kind=frames.Names(table.kind.codes[[0]], frames.MEMORY_KINDS))  # fmt: skip
+        own = frames.Memory(one, time=np.array([when]), operation=np.array([operation]))
         parts = [own, table] if operation == frames.HELD else [table, own]
         return MemoryUsage.of(
             AttributedCapture.of(replace(history.capture, memory=frames.Memory.concat(parts)))

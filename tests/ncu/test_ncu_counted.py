@@ -204,12 +204,7 @@ def test_a_real_report(corpus):
     pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
     report = importers.load(corpus / "ncu" / "cuda-graph.ncu-rep")
     table = report.metrics.table
-    named = {
-        (k, m): v
-        for k, m, v in zip(
-            table["kernel"], table["metric"].astype(str), table["value"], strict=True
-        )
-    }
+    named = {(k, m): v for k, m, v in zip(table.kernel, table.metric, table.value, strict=True)}
     counted = FlopCounts(report.metrics)
     for k in range(3):
         per_cycle = named[k, FADD + ".per_cycle_elapsed"]

@@ -69,7 +69,7 @@ def test_as_by_hand(found):
         for what, name in (("table", "metric"), ("rules", "rule")):
             expected = by_hand(found, activity, what, name)
             assert (
-                rows_of(getattr(together, what), kernel, name) if kernel >= 0 else {}
+                rows_of(getattr(together, what).to_pandas(), kernel, name) if kernel >= 0 else {}
             ) == expected
         sure = [part.sure[activity] for part in found if part.of[activity] >= 0]
         assert (kernel >= 0) == bool(sure)

@@ -139,7 +139,7 @@ def test_of_real_reports(corpus):
     joined = bridge.load(corpus / "ncu" / "cuda-graph.ncu-rep")
     rules, time = joined.capture.metrics.rules, joined.attributed.duration
     expected: dict[str, dict[int, float]] = {}
-    for row in rules.to_dict("records"):
+    for row in rules.to_pandas().to_dict("records"):
         if row["kind"] == "OPT" and row["scope"] == "global" and row["speedup"] > 0:
             of_rule = expected.setdefault(row["rule"], {})
             of_rule[row["kernel"]] = max(of_rule.get(row["kernel"], 0), row["speedup"])

@@ -50,7 +50,8 @@ def assert_alike(ours, theirs):
     """Assert that metrics are equal in every row, column and dtype, whatever the codes of their names."""
     assert ours.source == theirs.source
     assert (ours.of.tolist(), ours.sure.tolist()) == (theirs.of.tolist(), theirs.sure.tolist())
-    for one, other in ((ours.table, theirs.table), (ours.rules, theirs.rules)):
+    for pair in ((ours.table, theirs.table), (ours.rules, theirs.rules)):
+        one, other = (frame.to_pandas() for frame in pair)
         assert list(one.columns) == list(other.columns)
         for column in one:
             if isinstance(one[column].dtype, pd.CategoricalDtype):

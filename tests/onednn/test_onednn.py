@@ -35,7 +35,7 @@ LINE = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,undef,src:f32,,,2x3:3x4,
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
 def test_real_logs_add_up_as_a_plain_loop_adds_them(path: Path) -> None:
     log = load(path)
-    table = primitives.by_dimensions(log, ("primitive", "impl"), "primitive")
+    table = primitives.by_dimensions(log, ("primitive", "impl"), "primitive").to_pandas()
     expected = sums(path)
     assert not log.unread
     for kind, columns in (("exec", ["calls", "total_ns"]), ("made", ["creations", "creation_ns"])):
@@ -51,7 +51,7 @@ def test_real_logs_add_up_as_a_plain_loop_adds_them(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_fields_are_where_the_version_has_them(name: str) -> None:
-    events = load(DATA / name).events
+    events = load(DATA / name).events.to_pandas()
     convolution = events[events["primitive"] == "convolution"].iloc[0]
     assert {field: convolution[field] for field in LAYOUTS[name]} == LAYOUTS[name]
     assert convolution["auxiliary"] == "alg:convolution_direct"
@@ -109,11 +109,10 @@ def test_logs_of_several_versions_in_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_blocks_that_end_anywhere_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = primitives.by_dimensions(load(*LOGS), ("primitive", "problem"), "primitive")
+    by = ("primitive", "problem")
+    whole = primitives.by_dimensions(load(*LOGS), by, "primitive").to_pandas()
     monkeypatch.setattr("bridge.importers.onednn.BLOCK", 1000)
-    assert primitives.by_dimensions(load(*LOGS), ("primitive", "problem"), "primitive").equals(
-        whole
-    )
+    assert primitives.by_dimensions(load(*LOGS), by, "primitive").to_pandas().equals(whole)
 
 
 @pytest.mark.slow
@@ -187,7 +186,7 @@ def test_convolutions_count_as_a_loop_over_their_weights_counts() -> None:
 
 def test_flops_reached_are_of_rows_that_know_all_theirs() -> None:
     table = primitives.by_dimensions(load(DATA / "onednn-3.12.log"), ("primitive",), "primitive")
-    rows = {row["primitive"]: row for row in table.to_dict("records")}
+    rows = {row["primitive"]: row for row in table.records()}
     assert rows["reorder"]["flop"] == rows["reorder"]["gflop_per_s"] == -1
     convolution = rows["convolution"]
     assert convolution["flop"] > 0
@@ -231,7 +230,7 @@ def test_what_was_made_and_never_ran_took_no_time(tmp_path: Path) -> None:
     made = LINE.replace(",exec,", ",create:cache_miss,").replace("2x3:3x4,0.5", "5x6:6x7,0.25")
     (tmp_path / "x.log").write_text(HEAD + LINE + made, encoding="utf-8")
     table = primitives.by_dimensions(load(tmp_path / "x.log"), ("problem",), "primitive")
-    ran, never = table.to_dict("records")
+    ran, never = table.records()
     assert (ran["problem"], never["problem"]) == ("2x3:3x4", "5x6:6x7")
     figures = ("calls", "total_ns", "min_ns", "max_ns", "creations", "creation_ns")
     assert [ran[name] for name in figures] == [1, 500_000, 500_000, 500_000, 0, 0]

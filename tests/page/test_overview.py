@@ -243,7 +243,7 @@ def test_the_timeline_keeps_the_time_of_every_stream(drawn_path, drawn):
     lengths = drawn.capture.activities.end - drawn.capture.activities.start
     assert sum(time[n] for n in streams) == int(np.maximum(lengths, 0).sum())
     ranges = drawn.capture.ranges
-    stacked = ranges[ranges["kind"] == "push_pop"]
+    stacked = ranges.take(ranges.kind == "push_pop")
     of_ops = sum(time[n] for n, row in enumerate(result["rows"]) if row["kind"] == "ops")
     assert of_ops == int(np.maximum(stacked["end"] - stacked["start"], 0).sum())
 

@@ -171,7 +171,7 @@ def test_under_vmap_and_grad(tool):
 
 def details(session, name: str) -> list[dict]:
     ranges = session.report.capture.ranges
-    return [json.loads(text) for text in ranges[ranges["name"] == name]["json"]]
+    return [json.loads(text) for text in ranges.json[ranges.name == name]]
 
 
 def test_details_of_every_call():

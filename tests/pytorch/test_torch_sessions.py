@@ -100,7 +100,7 @@ def test_waits_for_data_are_ranges():
 
 def arguments(session: bridge.Session, op: str) -> list[dict[str, object]]:
     ranges = session.report.capture.ranges
-    return [json.loads(text) for text in ranges[ranges["name"] == op]["json"]]
+    return [json.loads(text) for text in ranges.json[ranges.name == op]]
 
 
 def test_shapes_dtypes_and_bytes():
@@ -133,7 +133,7 @@ def counted(session: bridge.Session) -> int:
         "aten::convolution_backward",
     )
     ranges = session.report.capture.ranges
-    told = ranges[ranges["name"].isin(ops)]["json"]
+    told = ranges.json[ranges.name.among(*ops)]
     return sum(json.loads(text)["flops"] for text in told)
 
 

@@ -166,7 +166,7 @@ def test_who_meets_in_one_report_needs_no_other_clock(folder):
 def test_two_ranks_of_one_report_share_a_clock(corpus):
     joined = bridge.load(corpus / "nsys" / "pytorch-2gpu-before.sqlite")
     row = joined.by("collective").iloc[0]
-    times = joined.capture.activities
+    times = joined.capture.activities.to_pandas()
     talks = times["name"].astype(str).str.contains("nccl") & (joined.attributed.node != NONE)
     one, other = (
         times[talks & (times["device"] == gpu)]["start"].sort_values().to_numpy() for gpu in (0, 1)

@@ -71,9 +71,7 @@ def test_figures_are_of_the_rank_and_times_of_the_run(folder):
 def test_a_rank_begins_with_its_first_call(folder):
     made = begun(Rank(0))
     made.kernel("gemm", 10, 100, 500, 700)
-    [row] = Run.of(bridge.load(made.written(folder / "r.sqlite")).attributed).rows.to_dict(
-        "records"
-    )
+    [row] = Run.of(bridge.load(made.written(folder / "r.sqlite")).attributed).rows.records()
     assert row["span_ns"] == 700 - 10
 
 
@@ -85,9 +83,7 @@ def test_a_rank_of_several_gpus_is_busy_for_a_share_of_the_run_on_each(folder):
     for start, end, device in ((100, 200, 0), (150, 300, 0), (400, 500, 0), (150, 250, 1)):
         made.kernel("gemm", start - 50, 100, start, end)
         made.tables["kernels"][-1]["device"] = device
-    [row] = Run.of(bridge.load(made.written(folder / "r.sqlite")).attributed).rows.to_dict(
-        "records"
-    )
+    [row] = Run.of(bridge.load(made.written(folder / "r.sqlite")).attributed).rows.records()
     assert (row["gpu"], row["busy_ns"], row["run_ns"]) == ("0,1", 300 + 100, 2 * 450)
     assert row["busy_share"] == 400 / 900
 
@@ -97,11 +93,11 @@ def test_a_gpu_is_as_busy_as_the_summary_says(corpus, name):
     """Each process has a GPU of its own; the second witness adds up times in a loop."""
     path = corpus / "nsys" / f"{name}.sqlite"
     joined, recorded = bridge.load(path), run_of(events_of(path))
-    ranks = Run.of(joined.attributed).rows
+    ranks = Run.of(joined.attributed).rows.to_pandas()
     activities = joined.capture.activities
     times = defaultdict(list)
     for pid, start, end in zip(
-        (activities["process"].to_numpy() >> 24 & 0xFFFFFF).tolist(),
+        (activities["process"] >> 24 & 0xFFFFFF).tolist(),
         activities["start"].tolist(),
         activities["end"].tolist(),
         strict=True,

@@ -59,7 +59,7 @@ def test_a_thousand_threads_with_times(tmp_path) -> None:
         for thread in threads: thread.join()
         """,
     )
-    ranges = importers.load(tmp_path / "s.jsonl").ranges
+    ranges = importers.load(tmp_path / "s.jsonl").ranges.to_pandas()
     assert not ranges["open"].any()
     assert ranges["name"].value_counts().to_dict() == {"outer": 20_000, "inner": 20_000}
     assert ranges["payload"].is_unique
@@ -95,7 +95,7 @@ def test_a_session_that_ends_while_threads_annotate(tmp_path) -> None:
         """.replace("SESSIONS", str(SESSIONS)),
     )
     for k in range(SESSIONS):
-        ranges = importers.load(tmp_path / f"{k}.jsonl").ranges
+        ranges = importers.load(tmp_path / f"{k}.jsonl").ranges.to_pandas()
         assert not ranges.duplicated(["thread", "start"]).any()
 
 

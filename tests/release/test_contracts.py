@@ -303,15 +303,15 @@ def unreleased() -> str:
 def untold(names: list[str], section: str) -> list[str]:
     """List the names that a section of the changelog does not hold in backticks.
 
-    A new command brings its options.
+    A new command brings its options, a new class its members.
     """
     spans = " ".join(re.findall(r"`[^`]+`", section))
 
     def is_told(name: str) -> bool:
-        command = name.partition(" -")[0]
+        command, of = name.partition(" -")[0], name.rpartition(".")[0]
         return any(
             re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.])", spans)
-            for one in (name, command)
+            for one in (name, command, of)
             if one in names
         )
 

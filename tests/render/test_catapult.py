@@ -52,7 +52,7 @@ def drawn(joined):
     report, base = joined.capture, timeline(joined.attributed).base
     stacked = np.flatnonzero(report.ranges["kind"] == "push_pop")
     parts = (
-        (["op"] * len(stacked), report.ranges["name"].iloc[stacked], begun(report.ranges, base, stacked)),
+        (["op"] * len(stacked), report.ranges["name"][stacked], begun(report.ranges, base, stacked)),
         (["api"] * len(report.launches), report.launches["name"], begun(report.launches, base)),
         (report.activities["kind"], report.activities["name"], begun(report.activities, base)),
     )  # fmt: skip
@@ -60,7 +60,7 @@ def drawn(joined):
     for kind, name, (start, length) in parts:
         found.update(zip(kind, name, start, length, strict=True))
     marks = joined.capture.marks
-    is_mark = ~marks["name"].str.startswith("counter:")
+    is_mark = ~marks.name.matching(lambda name: name.startswith("counter:"))
     times = (marks["time"][is_mark] - base).tolist()
     found.update(
         ("mark", name, t, 0) for name, t in zip(marks["name"][is_mark], times, strict=True)
@@ -119,7 +119,7 @@ def check(model, joined):
     whole = timeline(joined.attributed)
     others = Counter(s.category for s in model.slices if s.category not in frames_of)
     assert others == {s.kind: len(s) for s in whole.slices if len(s) and s.kind not in frames_of}
-    assert len(model.phases) == (joined.capture.ranges.kind != "push_pop").sum()
+    assert len(model.phases) == (~joined.capture.ranges.kind.among("push_pop")).sum()
     samples = Counter((c.process, c.name) for c in model.counters for _ in c.samples)
     assert samples.total() == sum(map(len, whole.counters))
     assert all(c.samples == sorted(c.samples, key=lambda s: s[0]) for c in model.counters)
@@ -247,7 +247,8 @@ def test_other_dialects_are_shown_whole(dialect, corpus, catapult, tmp_path):
     joined = bridge.load(corpus / "nsys" / f"{name}.sqlite")
     model = shown(catapult, joined, tmp_path, dialect=dialect)
     report, unit = joined.capture, 1_000 if dialect == "raf" else 1  # RAF's are whole microseconds
-    tables = report.ranges[report.ranges["kind"] == "push_pop"], report.launches, report.activities
+    stacked = report.ranges.take(report.ranges.kind == "push_pop")
+    tables = stacked, report.launches, report.activities
     base = timeline(joined.attributed).base
     times = [time for table in tables for time in zip(*begun(table, base), strict=True)]
     expected = Counter((s // unit * unit, (s + length) // unit * unit) for s, length in times)

@@ -1,9 +1,9 @@
 """Which columns people get: none that says nothing, none that tells no rows apart, and no -1."""
 
-import pandas as pd
 import pytest
 
 from bridge.analyze.core.catalog import TABLES
+from bridge.analyze.core.table import Table
 from bridge.render import table
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed as shown
@@ -21,7 +21,7 @@ def steps(**columns):
         **{f"{r}_ns": [0, 0] for r in ROLES},
     }
     rows |= {"kernel_ns": [8, 15], "runtime_ns": [2, 5], "between_ns": [0, 0]}
-    return pd.DataFrame(rows | {"change": [-0.0002, 0.5], "state": ["", ""]} | columns)
+    return Table(rows | {"change": [-0.0002, 0.5], "state": ["", ""]} | columns)
 
 
 def headed(by, rows):
@@ -52,7 +52,7 @@ def launches(**columns):
             "device": [0, 0], "count": [5, 2], "total_ns": [9, 8], "api_mean_ns": [1.0, 1.0],
             "queue_count": [1, 0], "queue_mean_ns": [2.0, 0.0], "queue_max_ns": [2, -1],
             "kernel_mean_ns": [3.0, 3.0], "total_mean_ns": [6.0, 6.0]}  # fmt: skip
-    return pd.DataFrame(rows | columns)
+    return Table(rows | columns)
 
 
 def test_launches_of_several_threads_and_gpus_are_told_apart():
@@ -69,19 +69,19 @@ OF_A_SUMMARY = "peak_bytes peak_ns end_bytes allocations releases allocated_byte
 
 def diff():
     texts = {name: ["1", "2"] for name in OF_A_DIFF.split()}
-    return pd.DataFrame({"op": ["mm", "an op with a long name"], **texts})
+    return Table({"op": ["mm", "an op with a long name"], **texts})
 
 
 def summaries():
     """Two processes that use the same GPU."""
     figures = {name: [5, 7] for name in OF_A_SUMMARY.split()}
-    return pd.DataFrame({"pid": [7, 8], "device": [0, 0], "memory": ["device"] * 2, **figures})
+    return Table({"pid": [7, 8], "device": [0, 0], "memory": ["device"] * 2, **figures})
 
 
 def allocations():
     times = {"start_ns": [0, 1], "end_ns": [5, 6], "lifetime_ns": [5, 5], "address": [1 << 40] * 2}
     texts = {"state": ["released"] * 2, "released_by": ["free"] * 2, "name": ["a_variable", "b"]}
-    return pd.DataFrame({"op": ["an op with a long name"] * 2, "bytes": [4, 8], **times, **texts})
+    return Table({"op": ["an op with a long name"] * 2, "bytes": [4, 8], **times, **texts})
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_what_tells_little_is_shown_only_where_there_is_room(by, rows, heading):
 def test_figures_that_a_table_always_has_give_way_to_metrics_that_were_asked_for():
     rows = {"kernel": ["gemm"], "count": [2], "total_ns": [9], "share": [1.0], "mean_ns": [4.5]}
     rows |= {"median_ns": [4], "min_ns": [4], "max_ns": [5], "sm_busy": [62.5]}
-    usual = pd.DataFrame(rows)
-    asked = pd.DataFrame(rows)
+    usual = Table(rows)
+    asked = Table(rows)
     asked.attrs["units"] = {"sm_busy": "%"}
     always = [[s.name for s in shown("kernel", one) if not s.optional] for one in (usual, asked)]
     assert always == [
@@ -136,7 +136,7 @@ def test_no_table_writes_what_is_not_known(name):
 
 
 def test_columns_asked_for_by_name_have_the_units_of_their_table():
-    rows = pd.DataFrame({"device": ["GPU 0"], "sm_efficiency": [0.5], "occupancy": [0.25],
+    rows = Table({"device": ["GPU 0"], "sm_efficiency": [0.5], "occupancy": [0.25],
                          "bus_gb_per_s": [3.0], "change": [0.125]})  # fmt: skip
     text = table.for_terminal("", rows, Look(200))
     assert all(said in text for said in ("50.0 %", "25.0 %", "3.0 GB/s", "+12.5 %"))

@@ -137,8 +137,8 @@ def test_a_sample_lies_in_the_range_of_its_op() -> None:
             with nvtx_op("inner"):
                 pass
     report = session.report.capture
-    marks = report.marks[report.marks["name"] == "counter:host resident"]
-    inner = report.ranges[report.ranges["name"] == "inner"]
+    marks = report.marks.take(report.marks.name == "counter:host resident")
+    inner = report.ranges.take(report.ranges.name == "inner")
     within = [
         int(((inner["start"] <= time) & (time <= inner["end"])).sum()) for time in marks["time"]
     ]
@@ -169,7 +169,7 @@ def of_ops(session: bridge.Session) -> list[str]:
     """Return the op that each sample of GPU 0 lies in."""
     from bridge.analyze.cost.memory.samples import Samples, by_sample
 
-    rows = by_sample(Samples.of(session.report.attributed)).to_dict("records")
+    rows = by_sample(Samples.of(session.report.attributed)).records()
     return [row["op"] for row in rows if row["device"] == "cuda:0"]
 
 

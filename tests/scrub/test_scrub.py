@@ -189,7 +189,7 @@ def test_figures_of_every_profile_stay(corpus: Path, tmp_path: Path) -> None:
         scrub(path, tmp_path / path.name)
         copied = importers.load(tmp_path / path.name)
         for name in ("ranges", "launches", "activities", "waits", "memory", "threads", "devices"):
-            was, found = getattr(original, name), getattr(copied, name)
+            was, found = (getattr(of, name).to_pandas() for of in (original, copied))
             pd.testing.assert_frame_equal(found, was, check_categorical=False)
         assert copied.facts[0].product == original.facts[0].product
         assert copied.warnings == original.warnings

@@ -46,7 +46,7 @@ def reports(nsys: str, folder: Path) -> list[Capture]:
 
 def steps(report: Capture) -> list[int]:
     ranges = report.ranges
-    return sorted(ranges[ranges["name"] == "step"]["payload"].tolist())
+    return sorted(ranges.payload[ranges.name == "step"].tolist())
 
 
 def test_every_cycle_is_a_report_of_its_active_steps(nsys: str, tmp_path: Path) -> None:
@@ -56,10 +56,11 @@ def test_every_cycle_is_a_report_of_its_active_steps(nsys: str, tmp_path: Path) 
     first, second = reports(nsys, tmp_path)
     assert [steps(first), steps(second)] == [captured.ACTIVE[:2], captured.ACTIVE[2:4]]
     for report in (first, second):
-        [around] = report.ranges[report.ranges["name"] == NAME].to_dict("records")
+        ranges = report.ranges.to_pandas()
+        [around] = ranges[ranges["name"] == NAME].to_dict("records")
         assert (around["kind"], around["domain_name"]) == ("start_end", DOMAIN)
         assert around["payload"] >> stack.CALL_ID_BITS == stack.CALL_ID_BASE >> stack.CALL_ID_BITS
-        inside = report.ranges[report.ranges["name"] == "step"]
+        inside = ranges[ranges["name"] == "step"]
         assert around["start"] <= inside["start"].min()
         assert inside["end"].max() <= around["end"]
 

@@ -44,7 +44,7 @@ def profile(nsys: str, folder: Path) -> None:
 
 def of_calls(report: Capture):
     """Give the ranges that are pushed and popped, in the order in which they began."""
-    table = report.ranges[report.ranges["kind"] == "push_pop"]
+    table = report.ranges.take(report.ranges.kind == "push_pop").to_pandas()
     return table.sort_values("start").reset_index(drop=True)
 
 

@@ -116,7 +116,7 @@ def test_two_loops_of_a_thousand():
 def test_two_loops_of_the_same_kernels_in_other_numbers():
     table = by_step(made(["gemm", "relu"] * 1000 + ["gemm", "relu", "relu"] * 1000))
     assert table["activities"].tolist() == [2] * 1000 + [3] * 1000
-    assert table["loop"].unique().tolist() == ["gemm", "gemm (2)"]
+    assert list(dict.fromkeys(table["loop"])) == ["gemm", "gemm (2)"]
 
 
 def test_inner_loops_may_differ_in_length():

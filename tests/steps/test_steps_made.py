@@ -12,6 +12,7 @@ from join.programs import Program, attributed, programs
 from witness.attribution import Activity, Call, Range
 from witness.steps import LOADS, ROLES, Host, Step, Work, spent, states, walls, warm_up
 
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.parts import iteration_times
 from bridge.analyze.run.steps import by_step, paces
 from bridge.join.loops import warm_up_of
@@ -81,9 +82,7 @@ def test_the_time_of_steps_is_parted_as_defined(made):
     table = by_step(joined)
     assert len(table) == len(found)
     true = walls(found, work)
-    for nth, (row, (before, start, end)) in enumerate(
-        zip(table.to_dict("records"), true, strict=True)
-    ):
+    for nth, (row, (before, start, end)) in enumerate(zip(table.records(), true, strict=True)):
         assert (row["start_ns"], row["wall_ns"]) == (start, end - start)
         own = spent(found[nth], found, start, end, work, host)
         assert {role: row[f"{role}_ns"] for role in ROLES} == own
@@ -96,7 +95,7 @@ def test_the_time_of_steps_is_parted_as_defined(made):
         assert row["gpu_ns"] == sum(one.end - one.start for one in mine)
         instants = {t for one in mine for t in range(one.start, one.end)}
         assert row["gpu_busy_ns"] == len(instants)
-    judged_alike(table, found, joined)
+    judged_alike(table.to_pandas(), found, joined)
 
 
 def judged_alike(table, found, joined):
@@ -144,7 +143,7 @@ def two_steps():
 
 
 def test_a_step_lasts_until_its_work_is_done_and_no_time_is_of_two():
-    table = by_step(attributed(two_steps()))
+    table = by_step(attributed(two_steps())).to_pandas()
     assert table["step"].tolist() == [4, 5]
     assert table[["start_ns", "wall_ns"]].to_numpy().tolist() == [[10, 40], [50, 40]]
     assert table["kernel_ns"].tolist() == [35, 0]
@@ -174,6 +173,19 @@ def test_of_some_steps_alone_the_figures_stay_those_of_the_whole():
     pd.testing.assert_frame_equal(part, whole[whole["step"] == 5].reset_index(drop=True))
 
 
+def test_work_of_no_duration_on_another_gpu_than_the_first_has_steps_too():
+    first, second = 7 << 24, 8 << 24  # processes, each on a GPU of its own
+    ranges = [Range(0, first, first | 1, 0, 90, "other")]
+    ranges += [Range(0, second, second | 1, at, at + 20, f"step {at}") for at in (10, 30)]
+    calls = [Call(0, first, first | 1, 1, 5, 6)]
+    calls += [Call(0, second, second | 1, n, at, at + 2) for n, at in ((2, 12), (3, 33))]
+    work = [Activity(0, first, 1, 7, 90), Activity(0, second, 2, 15, 15)]
+    work += [Activity(0, second, 3, 35, 35)]
+    table = by_step(attributed(Program(ranges, calls, work, [one.op for one in ranges])))
+    assert table["start_ns"].tolist() == [10, 30]
+    assert table["wall_ns"].tolist() == [20, 20]
+
+
 @pytest.mark.slow
 def test_no_steps_no_rows():
     made = Program([Range(0, PROCESS, MAIN, 0, 9, "a")], [], [], ["a"])
@@ -188,12 +200,12 @@ def test_one_step_alone_has_no_median_and_same_processes_of_files_are_told_apart
     from bridge.report import Report
 
     joined = Report(attributed(two_steps()))
-    [pace] = paces(joined.within(steps=(5, 5)).by("step"))
+    [pace] = paces(Table.of(joined.within(steps=(5, 5)).by("step")))
     assert step_lines([pace]) == "1 step: 40 ns\n"
     table = joined.by("step")
     names = {"a.sqlite": "step *", "b.sqlite": "step * (2)"}
     both = pd.concat([table.assign(report=name, loop=loop) for name, loop in names.items()])
-    first, _, second, _ = step_lines(paces(both)).splitlines()
+    first, _, second, _ = step_lines(paces(Table.of(both))).splitlines()
     assert first.startswith("2 steps of step * in a.sqlite: median 40 ns")
     assert second.startswith("2 steps of step * (2) in b.sqlite: median 40 ns")
 
@@ -241,7 +253,7 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
             "state": ["warm-up", "", "", "", "", "outlier"],
         }
     )
-    [pace] = paces(table.sample(frac=1, random_state=1))
+    [pace] = paces(Table.of(table.sample(frac=1, random_state=1)))
     assert (pace.count, pace.warm_up, pace.outliers) == (6, 1, 1)
     assert (pace.median_ns, pace.mean_ns) == (100, 110)
     assert pace.p95_ns == pytest.approx(np.quantile([100, 100, 101, 99, 150], 0.95))

@@ -162,7 +162,7 @@ def test_what_an_import_says_is_kept(two_runs: Path) -> None:
     assert found is not None
     assert (found.totals["activities"], found.totals["gpu_ns"]) == (7, 153)
     assert (found.op_count, found.ranges) == (3, 5)
-    kernels = found.by("kernel")
+    kernels = found.tables["kernel"]
     assert dict(zip(kernels["kernel"], kernels["total_ns"], strict=True)) == {
         "gemm_kernel": 80,
         "mm_kernel": 30,

@@ -55,7 +55,7 @@ def test_every_launch_is_of_the_op_that_was_open_at_the_capture(tmp_path, node):
 def test_each_window_has_the_ranges_of_the_capture_and_no_other_of_its_thread(tmp_path):
     path = captured().written(tmp_path / "made.sqlite")
     with open_windows(path, False, 0, CUTS) as found:
-        names = [window.capture.ranges.name.astype(str).tolist() for window in found]
+        names = [window.capture.ranges.name.tolist() for window in found]
         begun = [int(window.begun.sum()) for window in found]
     assert names == [
         ["model", "other", "mm", "replay"],

@@ -39,7 +39,7 @@ class CriticalPath:
         self.calls = [
             {**row, "row": n, "end": max(row["start"], row["end"]), "stack": stack}
             for n, (row, stack) in enumerate(
-                zip(calls.to_dict("records"), attribution.stack.tolist(), strict=True)
+                zip(calls.to_pandas().to_dict("records"), attribution.stack.tolist(), strict=True)
             )
         ]
         self.work = [
@@ -399,7 +399,7 @@ class CriticalPath:
     ) -> list[tuple]:
         threads = {c["thread"] for c in calls}
         ranges = self.attributed.attribution.nesting.range.tolist()
-        threads |= {int(self.attributed.capture.ranges.thread.iloc[ranges[n[3]]]) for n in nodes}
+        threads |= {int(self.attributed.capture.ranges.thread[ranges[n[3]]]) for n in nodes}
         system = self.system_calls(calls, threads)
         points = []  # time, sort, number in the sort, key
         ordered = sorted(calls, key=lambda c: (c["start"], c["end"], c["row"]))

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import self_times
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.time_range import Windows, clock_window
 from bridge.analyze.run.idle.tables import by_gap
 from bridge.join.arrays import Flags, Ints, busy_time, number_groups
@@ -39,11 +39,11 @@ class Excerpt:
 
     first_ns: int
     last_ns: int
-    devices: pd.DataFrame
-    ops: pd.DataFrame
-    api: pd.DataFrame
-    work: pd.DataFrame
-    gaps: pd.DataFrame
+    devices: Table
+    ops: Table
+    api: Table
+    work: Table
+    gaps: Table
 
 
 def excerpt(attributed: AttributedCapture, first_ns: int, last_ns: int) -> Excerpt:
@@ -92,13 +92,13 @@ class _Inside:
         return self.end - self.start
 
 
-def _devices(attributed: AttributedCapture, work: _Inside, length: int) -> pd.DataFrame:
+def _devices(attributed: AttributedCapture, work: _Inside, length: int) -> Table:
     devices = Devices.of_report(attributed)
     size, gpu = len(devices.names), devices.gpu[work.rows]
     busy = busy_time(gpu, work.start, work.end, size)
     start = attributed.capture.activities.start
     began = attributed.capture.began
-    return pd.DataFrame(
+    return Table(
         {
             "device": texts(devices.names),
             "busy_ns": busy,
@@ -110,7 +110,7 @@ def _devices(attributed: AttributedCapture, work: _Inside, length: int) -> pd.Da
     )
 
 
-def _ops(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
+def _ops(attributed: AttributedCapture, window: Windows) -> Table:
     """Return the calls of each op that were open, and the CPU time of the op alone."""
     nesting = attributed.attribution.nesting
     report = attributed.capture.ranges.report[nesting.range]
@@ -132,7 +132,7 @@ def _ops(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
     )
 
 
-def _api(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
+def _api(attributed: AttributedCapture, window: Windows) -> Table:
     launches = attributed.capture.launches
     report, start, end = launches.report, launches.start, launches.end
     inside = _Inside.of(window, report, start, end, attributed.counted_launches)
@@ -147,7 +147,7 @@ def _api(attributed: AttributedCapture, window: Windows) -> pd.DataFrame:
     )
 
 
-def _work(attributed: AttributedCapture, work: _Inside) -> pd.DataFrame:
+def _work(attributed: AttributedCapture, work: _Inside) -> Table:
     names = attributed.activity_name
     name, op = names.codes[work.rows], attributed.activity_op[work.rows]
     group, rows = number_groups(name, op)
@@ -161,28 +161,21 @@ def _work(attributed: AttributedCapture, work: _Inside) -> pd.DataFrame:
     )
 
 
-def _gaps(attributed: AttributedCapture, first_ns: int, last_ns: int) -> pd.DataFrame:
+def _gaps(attributed: AttributedCapture, first_ns: int, last_ns: int) -> Table:
     """Return the gaps of `by_gap` with time between the instants; they start since the first event."""
     gaps = by_gap(attributed)
-    gaps["start_ns"] -= attributed.capture.began
-    end = gaps["start_ns"] + gaps["gap_ns"]
-    inside = end.clip(first_ns, last_ns) - gaps["start_ns"].clip(first_ns, last_ns)
-    gaps.insert(3, "inside_ns", inside)
-    gaps = gaps[gaps["inside_ns"] > 0]
-    return _ordered(gaps, "inside_ns", ["start_ns", "device"])
+    start = gaps["start_ns"] - attributed.capture.began
+    inside = (start + gaps["gap_ns"]).clip(first_ns, last_ns) - start.clip(first_ns, last_ns)
+    gaps = gaps.assign(start_ns=start).inserted("inside_ns", inside, before=gaps.columns[3])
+    return _ordered(gaps[inside > 0], "inside_ns", ["start_ns", "device"])
 
 
-def _largest_first(columns: dict[str, Ints | np.ndarray]) -> pd.DataFrame:
+def _largest_first(columns: dict[str, Ints | np.ndarray]) -> Table:
     """Return a table sorted by its last column, largest first, ties by name."""
-    table = pd.DataFrame(columns)
+    table = Table(columns)
     names = [name for name in ("op", "api", "kernel") if name in table]
     return _ordered(table, str(table.columns[-1]), names)
 
 
-def _ordered(table: pd.DataFrame, column: str, ties: Sequence[str]) -> pd.DataFrame:
-    return table.sort_values(
-        [column, *ties],
-        ascending=[False, *(True for _ in ties)],
-        ignore_index=True,
-        kind="stable",
-    )
+def _ordered(table: Table, column: str, ties: Sequence[str]) -> Table:
+    return table.sort_values([column, *ties], ascending=[False, *(True for _ in ties)])

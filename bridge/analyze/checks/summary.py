@@ -160,7 +160,7 @@ class Summary:
             failures=failures(attributed),
             rates=rates(attributed.capture),
             mfu=_mfu(attributed) if is_judged else -1.0,
-            ranks=tuple(ranks.rows.to_dict("records")) if ranks else (),  # type: ignore[arg-type]  # by columns
+            ranks=tuple(ranks.rows.records()) if ranks else (),
             rank_totals=ranks.totals if ranks else {},
         )
 

@@ -393,9 +393,11 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
 
 def _source(attributed: AttributedCapture, call: int) -> Source | None:
     """Return the line of the program that made an API call, None if nothing is known of it."""
+    if call == NONE:
+        return None
     known, tree = source_lines(attributed), call_tree(attributed)
     line = known.call[call]
-    if call == NONE or known.lines.source[line] == NO_CHAIN:
+    if known.lines.source[line] == NO_CHAIN:
         return None
     kind = known.lines.kind[line]
     stack = tuple(tree.stack(int(tree.leaf[call])))

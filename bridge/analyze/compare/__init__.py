@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.compare.parts import IDLE, NOT_COMPARABLE, Parts, idle_parts
@@ -22,6 +21,7 @@ from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import TABLE_LIST, rows_of_dimensions
 from bridge.analyze.core.catalog.views import RANGES
 from bridge.analyze.core.groups import Floats, counts, sums
+from bridge.analyze.core.table import Table
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.suggestions import unknown_name
@@ -45,7 +45,7 @@ class Sides:
     samples: tuple[Samples, Samples]
     of_calls: bool
 
-    def table(self, noise: float, *, tested: bool, per_step: bool) -> pd.DataFrame:
+    def table(self, noise: float, *, tested: bool, per_step: bool) -> Table:
         """Return all columns, one row per row of the comparison."""
         rows = len(self.rows)
         figures = {**self._times(), **step_figures(*self.samples, rows, tested=tested)}
@@ -54,7 +54,7 @@ class Sides:
         del figures["shift"]
         calls = self._calls() if self.of_calls else {}
         result = {**self._counts(), **figures, **calls}
-        return pd.DataFrame({**self.rows.labels, **result})
+        return Table({**self.rows.labels, **result})
 
     def whole(self, noise: float, *, tested: bool, per_step: bool) -> dict[str, Any]:
         """Return the figures per step and the state of everything together."""
@@ -128,7 +128,7 @@ class Comparison:
     by: str
     host: bool
     labels: Sequence[str]
-    rows: pd.DataFrame
+    rows: Table
     whole: Pair
     outside: Mapping[str, Pair]
     steps: tuple[int, int]
@@ -147,18 +147,16 @@ class Comparison:
         """Whether only times per step can be compared: both sides have steps, not equally many."""
         return self.per_step and self.work[0] != self.work[1]
 
-    def timed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def timed(self, rows: Table) -> Table:
         """Return the rows that have time on either side, in steps if these are compared."""
         sides = MEANS if self.per_step else ("before_ns", "after_ns")
-        return rows[(rows[sides[0]] != 0) | (rows[sides[1]] != 0)]
+        return rows[_has_any(rows, sides)]
 
     @property
     def unmatched(self) -> tuple[float, float]:
         """The shares of the time before and after that are in rows of that side alone."""
         sides = (VANISHED, "before_ns"), (NEW, "after_ns")
-        times = (
-            int(self.rows.loc[self.rows["state"] == state, name].sum()) for state, name in sides
-        )
+        times = (int(self.rows[name][self.rows["state"] == state].sum()) for state, name in sides)
         wholes = (self.whole[name] for _, name in sides)
         first, second = (
             time / whole if whole else 0.0 for time, whole in zip(times, wholes, strict=True)
@@ -168,8 +166,9 @@ class Comparison:
     @property
     def outside_steps(self) -> tuple[int, Pair]:
         """The number and the times of the rows that have time, but none in a step."""
-        has_time = (self.rows["before_ns"] != 0) | (self.rows["after_ns"] != 0)
-        rows = self.rows[has_time].drop(self.timed(self.rows).index, errors="ignore")
+        sides = MEANS if self.per_step else ("before_ns", "after_ns")
+        has_time = _has_any(self.rows, ("before_ns", "after_ns")) & ~_has_any(self.rows, sides)
+        rows = self.rows[has_time]
         return len(rows), _pair(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()))
 
     @property
@@ -254,19 +253,25 @@ def dimensions_of(by: str) -> tuple[str, ...]:
     return names
 
 
-def _sorted(table: pd.DataFrame, labels: Sequence[str], *, per_step: bool) -> pd.DataFrame:
+def _sorted(table: Table, labels: Sequence[str], *, per_step: bool) -> Table:
     """Return rows sorted by the size of the change, then by the longer side and the labels.
 
     With ``per_step`` the changes are those of the means per step.
     """
-    sides = MEANS if per_step else ("before_ns", "after_ns")
+    before, after = (table[side] for side in (MEANS if per_step else ("before_ns", "after_ns")))
     keys = {
-        "size": -(table[sides[1]] - table[sides[0]]).abs(),
-        "most": -table[list(sides)].max(axis=1),
-        "whole": -table["diff_ns"].abs(),
+        "size": -np.abs(after - before),
+        "most": -np.maximum(before, after),
+        "whole": -np.abs(table["diff_ns"]),
     }
-    order = table[list(labels)].assign(**keys).sort_values([*keys, *labels], kind="stable").index
-    return table.loc[order].reset_index(drop=True)
+    names = [*table.columns]
+    return table.assign(**keys).sort_values([*keys, *labels])[names]
+
+
+def _has_any(rows: Table, columns: Sequence[str]) -> Flags:
+    """Return whether each row has a value other than 0 in one of some columns."""
+    result: Flags = np.any([rows[name] != 0 for name in columns], axis=0)
+    return result
 
 
 def _outside(before: Parts, after: Parts) -> dict[str, Pair]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-import pandas as pd
-
 from bridge.analyze.compare import Comparison, overall
 from bridge.analyze.compare.overall import Overall
 from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.filters import wildcard_pattern
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import Totals
 from bridge.join.arrays import NONE
 from bridge.knowledge.suggestions import remedy, unknown_name
@@ -237,7 +236,7 @@ class Budget:
         """The columns of the table by op that have limits."""
         return tuple(dict.fromkeys(column for limits in self.ops.values() for column in limits))
 
-    def judged(self, totals: Totals, ops: pd.DataFrame) -> list[Verdict]:
+    def judged(self, totals: Totals, ops: Table) -> list[Verdict]:
         """Check a report by its totals and its table by op; a limit on a missing op fails."""
         whole = {TOTAL: totals["gpu_ns"], UNATTRIBUTED: totals["gpu_ns"] - totals["attributed_ns"]}
         result = []
@@ -252,7 +251,7 @@ class Budget:
             result.append(_budget_verdict(subject, limit, value))
         return [*result, *self._of_ops(ops, has_gpu_time=totals["gpu_ns"] > 0)]
 
-    def _of_ops(self, ops: pd.DataFrame, *, has_gpu_time: bool) -> Iterator[Verdict]:
+    def _of_ops(self, ops: Table, *, has_gpu_time: bool) -> Iterator[Verdict]:
         for pattern, limits in self.ops.items():
             matches = wildcard_pattern(pattern).fullmatch
             rows = [row for row, op in enumerate(ops["op"].tolist()) if matches(op)]
@@ -262,7 +261,7 @@ class Budget:
             for column, limit in limits.items():
                 values = ops[column].tolist()
                 for row in rows:
-                    subject = f"{ops['op'].iloc[row]} {column.removesuffix('_ns')}"
+                    subject = f"{ops['op'][row]} {column.removesuffix('_ns')}"
                     if values[row] == NONE:
                         yield _budget_unjudged(subject, UNKNOWN)
                     elif not (has_gpu_time or _is_host_column(column)):
@@ -406,7 +405,7 @@ def _judged(gate: Growth, ops: Comparison, whole: Overall) -> Iterator[Verdict]:
         if not large_ops["after_ns"].any():
             yield _verdict(gate, NO_OP[0], None, NO_OP[1])
             return
-        for row in large_ops.to_dict("records"):
+        for row in large_ops.records():
             yield _verdict(gate, str(row["op"]), _change(row, ops))
 
 
@@ -420,7 +419,7 @@ def _overall_change(change: overall.Change | None, *, per_step: bool) -> Change 
     )
 
 
-def _large_ops(ops: pd.DataFrame, whole: Mapping[str, int]) -> pd.DataFrame:
+def _large_ops(ops: Table, whole: Mapping[str, int]) -> Table:
     """Return the ops above `MIN_SHARE` of the total on either side."""
     large = (ops["before_ns"] > MIN_SHARE * whole["before_ns"]) | (
         ops["after_ns"] > MIN_SHARE * whole["after_ns"]

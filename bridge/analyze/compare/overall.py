@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.compare.parts import are_alike, idle_parts
 from bridge.analyze.compare.statistics import confidence_bounds, mann_whitney, row_states
@@ -169,7 +168,10 @@ def _iteration_samples(side: AttributedCapture) -> Ints:
 def _idle_changes(sides: Sides, noise: float) -> tuple[Change, dict[str, Change], bool]:
     """Return the change of the idle time, the same by cause, and whether it is per step."""
     parts = idle_parts(sides)
-    causes = [pd.Index(WORDS).get_indexer(pd.Index(part.labels["cause"])) for part in parts]
+    place = {cause: row for row, cause in enumerate(WORDS)}
+    causes = [
+        np.array([place.get(cause, NONE) for cause in part.labels["cause"]]) for part in parts
+    ]
     samples = [Samples.of(part, row) for part, row in zip(parts, causes, strict=True)]
     per_step = all(map(len, samples))
     if per_step:

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.core.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.tables.dimensions import CODINGS, range_events
 from bridge.analyze.tables.range_columns import first_slices
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
@@ -131,8 +130,8 @@ def match_parts(before: Parts, after: Parts) -> Rows:
     }
     row = np.zeros(len(before) + len(after), np.int64)
     for column in columns.values():
-        codes, distinct = pd.factorize(column)
-        row = pd.factorize(row * max(1, len(distinct)) + codes)[0].astype(np.int64)
+        codes, distinct = factorize(column)
+        row = factorize(row * max(1, len(distinct)) + codes)[0]
     first = np.full(int(row.max(initial=NONE)) + 1, NONE)
     first[row[::-1]] = np.arange(len(row))[::-1]
     labels = {name: column[first] for name, column in columns.items()}
@@ -216,7 +215,7 @@ def match_calls(before: AttributedCapture, after: AttributedCapture) -> CallPair
     that order.
     """
     sides = [_OrderedCalls.of(attributed) for attributed in (before, after)]
-    codes = pd.factorize(np.concatenate([side.paths for side in sides]))[0].astype(np.int64)
+    codes = factorize(np.concatenate([side.paths for side in sides]))[0]
     paths = np.split(codes, [len(sides[0].paths)])
     reports, places = (
         max(int(getattr(side, name).max(initial=0)) for side in sides) + 1
@@ -274,7 +273,7 @@ def _process_positions(report: Ints, process: Ints) -> Ints:
 
 def _common_codes(keys: list[Ints]) -> tuple[list[Ints], int]:
     """Return the keys of both sides as common codes, and the number of codes."""
-    codes, distinct = pd.factorize(np.concatenate(keys))
+    codes, distinct = factorize(np.concatenate(keys))
     return np.split(codes.astype(np.int64), [len(keys[0])]), len(distinct)
 
 

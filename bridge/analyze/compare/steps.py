@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.compare.statistics import Matrix, confidence_bounds, mann_whitney
 from bridge.analyze.core.filters import COMPARE, Condition, column_of, filter_rows
 from bridge.analyze.core.groups import Floats, counts
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.parts import is_warm_up
 from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints
@@ -172,7 +172,7 @@ MAY_BE_UNKNOWN = (*MINUS_ONE_IF_UNKNOWN, "ratio")
 ORDERINGS = frozenset(COMPARE) - {"=", "!="}
 
 
-def filter_known_rows(rows: pd.DataFrame, conditions: Sequence[Condition]) -> pd.DataFrame:
+def filter_known_rows(rows: Table, conditions: Sequence[Condition]) -> Table:
     """Return the rows that meet conditions; an unknown ratio or p meets no ordering.
 
     Raises ValueError for conditions that cannot be read.

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import texts
+from bridge.analyze.core.table import Table
+from bridge.importers.arrays import factorize
 from bridge.importers.frames import Names
 from bridge.importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, SIZES, numbers
 from bridge.importers.range_texts import values as values_of
@@ -35,7 +36,7 @@ def input_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
         text_code[ranges.text],
         json_code[ranges.json.codes],
     )
-    codes, names = pd.factorize(np.array([*text_shapes, *json_shapes], object))
+    codes, names = factorize(np.array([*text_shapes, *json_shapes], object))
     has_text_shapes = np.array([*(name != "" for name in text_shapes)], bool)[range_text]
     return codes[np.where(has_text_shapes, range_text, range_json + len(text_shapes))].astype(
         np.int64
@@ -169,7 +170,7 @@ NUMBERS = {"seq": SEQ, "op_id": OP_ID}
 TEXTS = {"sizes": SIZES, "input_op_ids": INPUT_OP_IDS}
 
 
-def arguments(attributed: AttributedCapture, taken: Collection[str] = ()) -> pd.DataFrame:
+def arguments(attributed: AttributedCapture, taken: Collection[str] = ()) -> Table:
     """Return one row per range that is an op, as `by_range` does, and a column per argument.
 
     Columns, in order: ``payload``, ``seq``, ``op_id`` (integers, -1 where missing), ``sizes`` and
@@ -191,7 +192,7 @@ def arguments(attributed: AttributedCapture, taken: Collection[str] = ()) -> pd.
         arguments_of = [read(text_value) for text_value in column_texts.texts]
         for key, values in _columns(arguments_of, column_texts.codes).items():
             result[_unused_name(key, {*taken, *result})] = values
-    return pd.DataFrame(result, index=pd.RangeIndex(len(ranges)))
+    return Table(result)
 
 
 def _texts_of_key(pool: Texts, key: bytes, text: Ints) -> Any:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import counts, sums
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.importers.frames import pick
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
@@ -129,7 +128,7 @@ class TreeBuilder:
             np.concatenate([np.empty(0, np.int64), *columns])
             for columns in zip(*self._columns, strict=True)
         )
-        code, used = pd.factorize(code)
+        code, used = factorize(code)
         names = [self._names[name] for name in used.tolist()]
         code, names = unique_names(code.astype(np.int64), names)
         return parent, code, level, names
@@ -159,7 +158,7 @@ def pairs(first: Ints, second: Ints) -> tuple[tuple[Ints, Ints], Ints]:
     Values are -1 or larger. The pairs are returned as two columns.
     """
     width = int(second.max(initial=NONE)) + 2
-    key, distinct = pd.factorize((first + 1) * width + second + 1)
+    key, distinct = factorize((first + 1) * width + second + 1)
     firsts, seconds = np.divmod(distinct, width)
     return (firsts - 1, seconds - 1), key.astype(np.int64)
 
@@ -328,7 +327,7 @@ def _steps(attributed: AttributedCapture, rows: Ints, nodes: Ints) -> tuple[Ints
         attributed.capture.ranges.start[of_range],
     )
     # Steps with the same number in several processes share a frame.
-    code, numbers = pd.factorize(attributed.steps.number)
+    code, numbers = factorize(attributed.steps.number)
     step = np.concatenate(
         (attributed.activity_step[rows], attributed.steps.at(report, process, start))
     )
@@ -406,7 +405,7 @@ def folded_stacks(tree: CallTree, weight: str) -> tuple[NDArray[np.object_], Int
     names = [ENDS_A_LINE.sub(" ", name).replace(";", ",").strip() for name in tree.names]
     weights = tree.weight(weight)
     stacks = _stack_texts(tree, [name or UNNAMED for name in names], ";")[weights != 0]
-    code, lines = pd.factorize(stacks, sort=True)
+    lines, code = np.unique(stacks, return_inverse=True)
     values = np.zeros(len(lines), np.int64)
     np.add.at(values, code, weights[weights != 0])
     return lines, values

@@ -9,11 +9,10 @@ from decimal import Decimal
 from fnmatch import translate
 from typing import Any, NamedTuple
 
-import numpy as np
-import pandas as pd
-from pandas.api.types import is_numeric_dtype
-
 from bridge.analyze.core.catalog.lookup import column_meant
+from bridge.analyze.core.table import Array, Table
+from bridge.importers.arrays import Flags
+from bridge.importers.frames import Names
 from bridge.knowledge.abbreviations import abbreviation
 from bridge.knowledge.expressions import Expression
 from bridge.knowledge.suggestions import unknown_name
@@ -45,7 +44,7 @@ class Condition(NamedTuple):
     value: str
 
 
-def filter_rows(table: pd.DataFrame, conditions: str | Sequence[Condition]) -> pd.DataFrame:
+def filter_rows(table: Table, conditions: str | Sequence[Condition]) -> Table:
     """Return the rows that meet all conditions, which are separated by commas.
 
     Names compare with ``=`` and ``!=``, as recorded or as tables show them, and may hold ``*`` and
@@ -57,8 +56,9 @@ def filter_rows(table: pd.DataFrame, conditions: str | Sequence[Condition]) -> p
     for name, comparison, value in (
         parse_conditions(conditions) if isinstance(conditions, str) else conditions
     ):
-        table = table[_meets(table[column_of(table, name)], comparison, value)]
-    return table.reset_index(drop=True)
+        column = column_of(table, name)
+        table = table[_meets(column, table[column], comparison, value)]
+    return table
 
 
 def parse_conditions(conditions: str) -> list[Condition]:
@@ -78,7 +78,7 @@ def parse_conditions(conditions: str) -> list[Condition]:
     return result
 
 
-def column_of(table: pd.DataFrame, name: str, listed_by: str = FILTER_LIST) -> str:
+def column_of(table: Table, name: str, listed_by: str = FILTER_LIST) -> str:
     """Return the column with a name or a heading.
 
     Raises ValueError if there is none: the message suggests columns that are like it, and says that
@@ -86,7 +86,7 @@ def column_of(table: pd.DataFrame, name: str, listed_by: str = FILTER_LIST) -> s
     """
     if (column := column_meant(name, list(table.columns))) is not None:
         return column
-    texts = [column for column in table.columns if not is_numeric_dtype(table[column])]
+    texts = [column for column in table.columns if not table.is_numeric(column)]
     meant = dict.fromkeys(OF_NAMES, texts[0]) if texts else {}
     raise ValueError(unknown_name("column", name, table.columns, listed_by, meant))
 
@@ -113,39 +113,36 @@ def _split(conditions: str) -> list[str]:
     return CONDITIONS.findall(conditions) if conditions.strip() else [conditions]
 
 
-def _meets(column: pd.Series, comparison: str, value: str) -> pd.Series:
-    if is_numeric_dtype(column):
-        return _compare_numbers(column, comparison, value)
+def _meets(name: str, column: Array, comparison: str, value: str) -> Flags:
+    """Return which values of a column of this name meet a condition."""
+    if column.dtype != object:
+        return _compare_numbers(name, column, comparison, value)
+    names = Names.of(column.tolist())
     if comparison == "~":
-        return _matches_expression(column, _unquoted(value))
+        return _matching(names, Expression(_unquoted(value), f"--filter {name}~").search)
     if comparison not in ("=", "!="):
-        raise ValueError(f"{column.name} is a name: compare it with =, != or ~")
-    matches = _rows_by_name(column, wildcard_pattern(_unquoted(value)).fullmatch)
+        raise ValueError(f"{name} is a name: compare it with =, != or ~")
+    matches = _matching(names, wildcard_pattern(_unquoted(value)).fullmatch)
     return matches if comparison == "=" else ~matches
 
 
-def _compare_numbers(column: pd.Series, comparison: str, value: str) -> pd.Series:
+def _compare_numbers(name: str, column: Array, comparison: str, value: str) -> Flags:
     """Compare numbers with a value, or with two limits."""
     first, is_interval, last = value.partition("..")
     if comparison == "~" or (is_interval and comparison not in ("=", "!=")):
-        raise ValueError(f"{column.name} is a number: compare it as in >10us, or =3..5")
-    meets: pd.Series = COMPARE[comparison](column, _number(first))
+        raise ValueError(f"{name} is a number: compare it as in >10us, or =3..5")
+    meets: Flags = COMPARE[comparison](column, _number(first))
     if is_interval:
         inside = (column >= _number(first)) & (column <= _number(last))
         meets = inside if comparison == "=" else ~inside
     return meets
 
 
-def _matches_expression(column: pd.Series, pattern: str) -> pd.Series:
-    return _rows_by_name(column, Expression(pattern, f"--filter {column.name}~").search)
-
-
-def _rows_by_name(column: pd.Series, matches: Callable[[str], object]) -> pd.Series:
+def _matching(names: Names, matches: Callable[[str], object]) -> Flags:
     """Return whether the name in each row, or the short form that tables show, meets a condition."""
-    codes, names = pd.factorize(column)
-    is_match = (any(matches(form) is not None for form in {n, abbreviation(n)}) for n in names)
-    result = np.array([*is_match, False])
-    return pd.Series(result[codes], index=column.index)
+    return names.matching(
+        lambda name: any(matches(form) is not None for form in {name, abbreviation(name)})
+    )
 
 
 def _unquoted(value: str) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.catalog import TABLES
 from bridge.analyze.core.catalog.column import INSTANT
+from bridge.analyze.core.table import Table
 from bridge.importers.arrays import lookup
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from bridge.join.families import folded_names
@@ -37,9 +38,9 @@ class Folded:
         folded = {name: n for name, n in Counter(names).items() if name not in own}
         if not folded:
             return cls(attributed, {})
-        codes, ops = pd.factorize(np.array(names, object))
-        op = lookup(codes, attributed.op).astype(np.int64)
-        return cls(replace(attributed, ops=tuple(ops), op=op), folded)
+        one = Names.of(names)
+        op = lookup(one.codes, attributed.op)
+        return cls(replace(attributed, ops=tuple(one.texts), op=op), folded)
 
 
 def folded_ops(ops: Sequence[str]) -> list[str]:
@@ -50,7 +51,7 @@ def folded_ops(ops: Sequence[str]) -> list[str]:
     return [name if is_folded[name] else op for name, op in zip(names, ops, strict=True)]
 
 
-def with_gpu_time(table: pd.DataFrame) -> pd.DataFrame:
+def with_gpu_time(table: Table) -> Table:
     """Return the rows with GPU time; all rows if none has any, or if the table does not tell."""
     column = next((column for column in GPU_TIMES if column in table), None)
     if column is None or not (table[column] > 0).any():
@@ -58,7 +59,7 @@ def with_gpu_time(table: pd.DataFrame) -> pd.DataFrame:
     return table[table[column] > 0]
 
 
-def moved(by: str, rows: pd.DataFrame, ns: int) -> pd.DataFrame:
+def moved(by: str, rows: Table, ns: int) -> Table:
     """Return the rows with times on the clock of the report moved by ``ns``; missing ones stay -1."""
     described = TABLES[by].columns if by in TABLES else ()
     columns = [column for column in described if column.unit == INSTANT and column.name in rows]
@@ -66,5 +67,5 @@ def moved(by: str, rows: pd.DataFrame, ns: int) -> pd.DataFrame:
         return rows
     times = {column.name: rows[column.name] + ns for column in columns}
     is_missing = {column.name: rows[column.name] == NONE for column in columns if column.missing}
-    times |= {name: times[name].mask(mask, NONE) for name, mask in is_missing.items()}
+    times |= {name: np.where(mask, NONE, times[name]) for name, mask in is_missing.items()}
     return rows.assign(**times)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import pandas as pd
+import numpy as np
 
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.lookup import CALL_DIMENSIONS
+from bridge.analyze.core.table import Table
 from bridge.importers.capture import Capture
 from bridge.importers.errors import ReportError
 
@@ -65,9 +66,7 @@ def check_comparable(before: Capture, after: Capture) -> None:
     )
 
 
-def drop_unmeasured(
-    capture: Capture, table: pd.DataFrame, requested: Collection[str]
-) -> pd.DataFrame:
+def drop_unmeasured(capture: Capture, table: Table, requested: Collection[str]) -> Table:
     """Return a table without columns that were not measured.
 
     Raises NoTimelineError if one of them was requested by name.
@@ -83,16 +82,16 @@ def drop_unmeasured(
         requested_unmeasured[0] if requested_unmeasured else "",
         fits=not requested_unmeasured,
     )
-    return _mark_unknown_times(table.drop(columns=unmeasured))
+    return _mark_unknown_times(table.drop(unmeasured))
 
 
-def _mark_unknown_times(table: pd.DataFrame) -> pd.DataFrame:
+def _mark_unknown_times(table: Table) -> Table:
     """Replace by -1 the times of rows whose kernels have no collected time."""
     total = next((c for c in TOTAL_COLUMNS if c in table), None)
     times = [c for c in table.columns if c.endswith("_ns")]
     if total is None or not (table[total] == 0).any():
         return table
     is_unknown = table[total] == 0
-    table = table.assign(**{c: table[c].mask(is_unknown, -1) for c in times})
+    table = table.assign(**{c: np.where(is_unknown, -1, table[c]) for c in times})
     table.attrs["unknown"] = True
     return table

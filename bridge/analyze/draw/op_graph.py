@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.call_details import (
     input_dtypes,
@@ -23,6 +22,7 @@ from bridge.analyze.core.call_details import (
     overloads,
 )
 from bridge.analyze.core.groups import sums, texts
+from bridge.analyze.core.table import Table
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, numbers, values
@@ -49,8 +49,8 @@ class OpGraph:
 
     """
 
-    nodes: pd.DataFrame
-    edges: pd.DataFrame
+    nodes: Table
+    edges: Table
 
     @property
     def has_data(self) -> bool:
@@ -61,7 +61,7 @@ class OpGraph:
 def op_graph(attributed: AttributedCapture) -> OpGraph:
     """Return the graph of the calls of ops; of a call in slices the first slice is the node."""
     rows = _calls(attributed)
-    edges = pd.concat([_data(attributed, rows), _backward(attributed, rows)], ignore_index=True)
+    edges = Table.concat([_data(attributed, rows), _backward(attributed, rows)])
     return OpGraph(_nodes(attributed, rows), edges)
 
 
@@ -71,8 +71,8 @@ def _calls(attributed: AttributedCapture) -> Ints:
     ranges = attributed.capture.ranges
     start, end = ranges.start[listed], ranges.end[listed]
     ordered = listed[np.lexsort((-end, start))]
-    is_first = ~pd.Series(attributed.call[ordered]).duplicated().to_numpy()
-    return ordered[is_first]
+    _, first = np.unique(attributed.call[ordered], return_index=True)
+    return ordered[np.sort(first)]
 
 
 def _ids(attributed: AttributedCapture, rows: Ints) -> Ints:
@@ -83,7 +83,7 @@ def _ids(attributed: AttributedCapture, rows: Ints) -> Ints:
     return np.where(call == NONE, 0, of_call[call])
 
 
-def _nodes(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
+def _nodes(attributed: AttributedCapture, rows: Ints) -> Table:
     ranges, nesting = attributed.capture.ranges, attributed.attribution.nesting
     ids = np.append(_ids(attributed, rows), 0)
     node = nesting.first_nodes(len(ranges))[rows]
@@ -98,7 +98,7 @@ def _nodes(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
         "strides": input_strides,
         "output_shapes": output_shapes,
     }
-    return pd.DataFrame(
+    return Table(
         {
             "id": np.arange(1, len(rows) + 1),
             "parent": ids[around],
@@ -128,7 +128,7 @@ def _texts(rows: Ints, code: Ints, distinct: list[str]) -> np.ndarray:
     return texts([*distinct, ""])[code[rows]]
 
 
-def _data(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
+def _data(attributed: AttributedCapture, rows: Ints) -> Table:
     """Return the edges of the data flow."""
     capture = attributed.capture
     text = capture.ranges.text[rows]
@@ -154,7 +154,7 @@ def _data(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
     return _edges(DATA, source[used], target[used], output[used], position[used], tensor + 1)
 
 
-def _backward(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
+def _backward(attributed: AttributedCapture, rows: Ints) -> Table:
     """Return an edge from each forward call to the outermost backward calls of it."""
     nesting, forward = attributed.attribution.nesting, attributed.directions.forward
     node = nesting.first_nodes(len(attributed.capture.ranges))[rows]
@@ -171,9 +171,9 @@ def _backward(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
 
 def _edges(
     kind: str, source: Ints, target: Ints, output: Ints, position: Ints, tensor: Ints
-) -> pd.DataFrame:
+) -> Table:
     columns = {"source": source + 1, "target": target + 1, "output": output, "input": position}
-    return pd.DataFrame({"kind": texts([kind] * len(source)), **columns, "tensor": tensor})
+    return Table({"kind": texts([kind] * len(source)), **columns, "tensor": tensor})
 
 
 def parsed(text: str) -> list[object]:

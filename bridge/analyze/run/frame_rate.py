@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, quantiles
+from bridge.analyze.core.table import Table
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -61,7 +61,7 @@ class Frames:
         return rate
 
 
-def by_frame(attributed: AttributedCapture) -> pd.DataFrame:
+def by_frame(attributed: AttributedCapture) -> Table:
     """Return one row per process, domain and name of frames.
 
     ``frames_per_s`` is their number less one by the time from the first begin to the last, -1 if
@@ -76,10 +76,10 @@ def by_frame(attributed: AttributedCapture) -> pd.DataFrame:
     total = np.bincount(series, length, minlength=groups)
     p50, p95 = quantiles(series, length, groups, 0.5, 0.95)
     first = row[found.first]
-    return pd.DataFrame(
+    return Table(
         {
-            "frame": ranges.name[first].to_numpy(),
-            "domain": ranges.domain_name[first].to_numpy(),
+            "frame": ranges.name[first],
+            "domain": ranges.domain_name[first],
             "pid": frames.pid(ranges.process[first]),
             "frames": number,
             "open": counts(series[ranges.open[row]], groups),

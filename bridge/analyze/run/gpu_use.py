@@ -12,7 +12,6 @@ import numpy as np
 from bridge.analyze.core.device_work import NoDeviceWork, hints
 from bridge.analyze.core.folding import folded_ops
 from bridge.analyze.run.account import GpuAccount, Run, runs
-from bridge.analyze.run.idle.causes import WORDS, find_causes
 from bridge.join.attributed import AttributedCapture
 
 MIN_IDLE = 0.05  # share of the run from which on idle time has a main cause
@@ -171,6 +170,8 @@ def no_device_work(attributed: AttributedCapture) -> NoDeviceWork | None:
 
 def _idle_causes(attributed: AttributedCapture) -> tuple[IdleCause, ...]:
     """Return the time of each cause of idleness in each op, which add up to the idle time of the account."""
+    from bridge.analyze.run.idle.causes import WORDS, find_causes  # the busy share needs no causes
+
     idle = find_causes(attributed)
     ops = [*attributed.ops, ""]
     time = np.zeros((len(WORDS), len(ops)), np.int64)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.account import RunClocks, Span, runs, spans_of_processes
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
@@ -44,7 +44,7 @@ class HostTime:
     calls: tuple[str, ...]
 
 
-def by_part(attributed: AttributedCapture) -> pd.DataFrame:
+def by_part(attributed: AttributedCapture) -> Table:
     """Return one row per part of the run, range and call in which the main thread was.
 
     ``time_ns`` of the rows of a part adds up to the part, ``share`` is relative to it, ``run_share`` to the run.
@@ -62,7 +62,7 @@ def by_part(attributed: AttributedCapture) -> pd.DataFrame:
     group, first = number_groups(part, host.range, host.kind, host.call)
     time = sums(group, host.time, len(first))
     lengths = np.array([sum(t.length for n, t in lasting if n == name) for name in named], np.int64)
-    return pd.DataFrame(
+    return Table(
         {
             "part": texts([*named, ""])[part[first]],
             "range": texts([*host.ranges, ""])[host.range[first]],

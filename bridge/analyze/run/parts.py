@@ -245,7 +245,8 @@ def first_work_at(attributed: AttributedCapture, work_start: Ints) -> Ints:
 
 def _most(group: Ints, duration: Ints) -> int:
     """Return the group with the largest sum, the first of several."""
-    return int(np.argmax(sums(group, duration, int(group.max()) + 1)))
+    present, number = np.unique(group, return_inverse=True)  # all may have no duration
+    return int(present[np.argmax(sums(number, duration, len(present)))])
 
 
 def _homes(attributed: AttributedCapture) -> Ints:

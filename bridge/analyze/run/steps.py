@@ -6,16 +6,16 @@ docs/steps.md defines every column.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.core.kinds import is_communication, is_data_loading
 from bridge.analyze.core.names import file_names
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.parts import (
     NEVER,
     IterationTime,
@@ -25,14 +25,14 @@ from bridge.analyze.run.parts import (
 )
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
-from bridge.importers.frames import Names, key_codes
+from bridge.importers.frames import Names, distinct_keys, key_codes
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.loops import common_name
 from bridge.join.steps import FOUND, RANGE
 
 
-def by_step(attributed: AttributedCapture) -> pd.DataFrame:
+def by_step(attributed: AttributedCapture) -> Table:
     """Return one row per step of each process, in order of time.
 
     ``wall_ns`` is the time from ``start_ns`` to the end of the last work launched in the step; a
@@ -44,11 +44,11 @@ def by_step(attributed: AttributedCapture) -> pd.DataFrame:
     step, whenever it ran. ``change`` is relative to the median of the steps after warm-up. With a
     selection of time, only steps with selected ranges or work are listed.
     """
-    return all_steps(attributed)[is_counted(attributed)].reset_index(drop=True)
+    return all_steps(attributed)[is_counted(attributed)]
 
 
 @once
-def all_steps(attributed: AttributedCapture) -> pd.DataFrame:
+def all_steps(attributed: AttributedCapture) -> Table:
     """Return the table of steps, the ones that are not counted included."""
     steps, walls = attributed.iterations, Walls.of(attributed)
     step, size = attributed.activity_iteration, len(attributed.iterations)
@@ -56,7 +56,7 @@ def all_steps(attributed: AttributedCapture) -> pd.DataFrame:
     start, first = attributed.capture.activities.start, first_work(attributed)
     change, state = judge_steps(attributed, walls.length)
     within, between = breakdown(attributed, (walls.start, walls.end), (walls.before, walls.start))
-    return pd.DataFrame(
+    return Table(
         {
             "step": steps.number,
             **_process_columns(attributed),
@@ -378,27 +378,33 @@ def judge_steps(attributed: AttributedCapture, wall: Ints) -> tuple[Floats, np.n
     return change, texts(STATES)[state]
 
 
-def paces(table: pd.DataFrame) -> list[Pace]:
+def paces(table: Table) -> list[Pace]:
     """Return the pace of each loop in a table of steps, which may be in any order."""
-    return [_pace(part) for _, part in table.groupby("loop", sort=False, observed=True)]
+    return [_pace(part) for part in _parts(table, ["loop"])]
 
 
-def _pace(table: pd.DataFrame) -> Pace:
+def _parts(table: Table, keys: Sequence[str]) -> list[Table]:
+    """Return the rows of each combination of keys, in the order of their first rows."""
+    codes, first = distinct_keys(*(Names.of(map(str, table[key].tolist())).codes for key in keys))
+    return [table[codes == code] for code in np.argsort(first).tolist()]
+
+
+def _pace(table: Table) -> Pace:
     is_steady = table["state"] != WARM_UP
     steady = table[is_steady] if is_steady.any() else table
-    wall = steady["wall_ns"].to_numpy()
-    spent = steady[[f"{role}_ns" for role in ROLES]].to_numpy()
+    wall = steady["wall_ns"]
+    spent = np.stack([steady[f"{role}_ns"] for role in ROLES], axis=1)
     slowest = int(np.argmax(wall))
     excess = spent[slowest] - np.median(spent, axis=0)
     home = [c for c in ("report", "pid") if c in table]
-    own = [part for _, part in table.groupby(home, sort=False, observed=True)]
-    in_order = table.sort_values("start_ns", kind="stable")
+    own = _parts(table, home)
+    in_order = table.sort_values("start_ns")
     between = np.concatenate([_between(part) for part in own])
     return Pace(
-        loop=str(table["loop"].iloc[0]),
+        loop=str(table["loop"][0]),
         pids=tuple(dict.fromkeys(int(pid) for pid in table["pid"])),
-        file=str(table["report"].iloc[0]) if "report" in table else "",
-        found_by=str(table["found_by"].iloc[0]),
+        file=str(table["report"][0]) if "report" in table else "",
+        found_by=str(table["found_by"][0]),
         count=max(map(len, own)),
         warm_up=max(int((part["state"] == WARM_UP).sum()) for part in own),
         outliers=int((table["state"] == OUTLIER).sum()),
@@ -406,34 +412,34 @@ def _pace(table: pd.DataFrame) -> Pace:
         mean_ns=float(wall.mean()),
         p95_ns=float(np.quantile(wall, 0.95)),
         std_ns=float(wall.std()),
-        slowest=int(steady["step"].iloc[slowest]),
+        slowest=int(steady["step"][slowest]),
         slowest_ns=int(wall[slowest]),
         slower_by=ROLES[int(np.argmax(excess))],
         excess_ns=float(excess.max()),
         iteration=_iteration(own),
         between_ns=float(np.median(between)) if len(between) else 0.0,
         loading_ns=float(np.median(steady["between_dataloader_ns"])),
-        names=(str(in_order["name"].iloc[0]), str(in_order["name"].iloc[-1])),
+        names=(str(in_order["name"][0]), str(in_order["name"][-1])),
     )
 
 
-def _iteration(parts: Iterable[pd.DataFrame]) -> IterationTime:
+def _iteration(parts: Iterable[Table]) -> IterationTime:
     """Return the times of the iterations of a loop; ``parts`` are its steps in each process."""
     columns: list[list[Ints]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)]]
     for part in parts:
-        steps = part.sort_values("step", kind="stable")
-        counted = (steps["state"] != WARM_UP).to_numpy()
-        first = steps["first_work_ns"].to_numpy()
-        times = np.where(first == NONE, NEVER, first), steps["host_start_ns"].to_numpy()
+        steps = part.sort_values("step")
+        counted = steps["state"] != WARM_UP
+        first = steps["first_work_ns"]
+        times = np.where(first == NONE, NEVER, first), steps["host_start_ns"]
         for column, time in zip(columns, times, strict=True):
-            column.append(intervals(steps["step"].to_numpy(), time, counted))
+            column.append(intervals(steps["step"], time, counted))
     return IterationTime(*map(np.concatenate, columns))
 
 
-def _between(table: pd.DataFrame) -> Ints:
+def _between(table: Table) -> Ints:
     """Return the time between each step of a process and the next one by number, without warm-up."""
-    steps = table.sort_values("step", kind="stable")
-    counted = (steps["state"] != WARM_UP).to_numpy()
+    steps = table.sort_values("step")
+    counted = steps["state"] != WARM_UP
     follows = counted[:-1] & (np.diff(steps["step"]) == 1)
-    result: Ints = steps["between_ns"].to_numpy()[1:][follows]
+    result: Ints = steps["between_ns"][1:][follows]
     return result

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import outermost, stacks
 from bridge.analyze.core.catalog.column import COLUMNS, statistic_names
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.core.kinds import tensor_core_times
 from bridge.analyze.core.names import name_codes
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import call_time
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (
@@ -24,6 +24,7 @@ from bridge.analyze.tables.statistics import (
     times_of,
 )
 from bridge.importers import frames
+from bridge.importers.arrays import factorize
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import closure, folded, is_repeated
@@ -227,14 +228,14 @@ def by_kernel(
     attributed: AttributedCapture,
     kernel_names: str = "readable",
     columns: Collection[str] = COLUMNS["kernel"].default[1:],
-) -> pd.DataFrame:
+) -> Table:
     """Return one row per kernel name; ``share`` is relative to the time of all kernels."""
     rows = _rows_of_kinds(attributed, frames.KERNEL)
     name, names = name_codes(attributed, kernel_names, rows)
     is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)
     whole = int(attributed.duration[is_kernel & attributed.accounted].sum())
     groups = Groups(attributed, len(names), rows, name, whole)
-    return pd.DataFrame({"kernel": texts(names), **groups.columns(columns)})
+    return Table({"kernel": texts(names), **groups.columns(columns)})
 
 
 def by_memcpy(
@@ -242,7 +243,7 @@ def by_memcpy(
     *,
     memory_kinds: bool = False,
     columns: Collection[str] = COLUMNS["memcpy"].default[3:],
-) -> pd.DataFrame:
+) -> Table:
     """Return a row per kind of memcpy, and one for memsets; ``gb_per_s`` is 10**9 bytes/s.
 
     With ``memory_kinds``, return one row per pair of kinds of memory: ``source`` and ``target`` are
@@ -257,7 +258,7 @@ def by_memcpy(
     }
     group, first = number_groups(name, *kinds.values())
     groups = Groups(attributed, len(first), rows, group, attributed.whole_ns)
-    return pd.DataFrame(
+    return Table(
         {
             "operation": texts(names)[name[first]],
             **{end: MEMORY[kind[first]] for end, kind in kinds.items()},
@@ -272,7 +273,7 @@ def by_op_kernel(
     *,
     inclusive: bool = False,
     columns: Collection[str] = COLUMNS["op-kernel"].default[2:],
-) -> pd.DataFrame:
+) -> Table:
     """Return one row per op and kernel name.
 
     The op is the innermost one; with ``inclusive``, every op on the stack. ``share`` is relative to
@@ -287,10 +288,10 @@ def by_op_kernel(
         place, op = _ops_above(attributed, rows)
         rows = rows[place]
     name, names = name_codes(attributed, kernel_names, rows)
-    pair, distinct = pd.factorize(op * max(1, len(names)) + name)
+    pair, distinct = factorize(op * max(1, len(names)) + name)
     ops, kernels = np.divmod(distinct, max(1, len(names)))
     groups = Groups(attributed, len(distinct), rows, pair, attributed.whole_ns)
-    return pd.DataFrame(
+    return Table(
         {
             "op": texts(attributed.ops[o] for o in ops.tolist()),
             "kernel": texts(names[k] for k in kernels.tolist()),
@@ -318,7 +319,7 @@ def _ops_above(attributed: AttributedCapture, rows: Ints) -> tuple[Ints, Ints]:
 
 def _folded(
     attributed: AttributedCapture, kernel_names: str, rows: Ints, columns: Collection[str]
-) -> pd.DataFrame:
+) -> Table:
     """Return what `by_op_kernel` does with ``inclusive``, for stacks that are too deep for a list of pairs.
 
     Sums and extremes are folded over the nodes that have kernels of a name under them. Raises ValueError
@@ -349,7 +350,7 @@ def _folded(
         "max_ns": highest(group, high[outer], len(first)),
         "share": ratio(total, attributed.whole_ns),
     }
-    return pd.DataFrame(
+    return Table(
         {
             "op": texts(attributed.ops[o] for o in op[outer][first].tolist()),
             "kernel": texts(names[k] for k in pairs.key[outer][first].tolist()),

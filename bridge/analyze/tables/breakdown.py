@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.catalog.lookup import rows_of_dimensions
 from bridge.analyze.core.catalog.views import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.core.groups import counts
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables import activity_columns, range_columns, statistics
 from bridge.analyze.tables.dimensions import (
     CODINGS,
@@ -39,7 +39,7 @@ def breakdown(
     columns: Collection[str],
     kernel_names: str = "readable",
     costs: Costs | None = None,
-) -> pd.DataFrame:
+) -> Table:
     """Return one row per combination of dimensions that occurs among the counted records.
 
     ``dimensions`` are names of `CODINGS`; ``columns`` are those that `bridge.analyze.core.catalog`
@@ -63,7 +63,7 @@ class _Rows:
         self.codings = codings
         self.costs = costs
 
-    def range_table(self, columns: Collection[str]) -> pd.DataFrame:
+    def range_table(self, columns: Collection[str]) -> Table:
         attributed = self.attributed
         rows, activities = (
             np.flatnonzero(attributed.listed_ranges),
@@ -88,14 +88,14 @@ class _Rows:
         )  # a group may have its rows in other parts of the report
         return _table(coded, present, groups.columns(columns))
 
-    def call_table(self, columns: Collection[str]) -> pd.DataFrame:
+    def call_table(self, columns: Collection[str]) -> Table:
         rows = np.flatnonzero(self.attributed.counted_launches)
         coded = self._coded(launch_events(self.attributed, rows))
         rows, group = _in_groups(rows, coded.codes[0])
         groups = activity_columns.CallGroups(self.attributed, coded.size, rows, group)
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
-    def activity_table(self, columns: Collection[str]) -> pd.DataFrame:
+    def activity_table(self, columns: Collection[str]) -> Table:
         attributed, rows = self.attributed, np.flatnonzero(self.attributed.counted)
         coded = self._coded(activity_events(attributed, rows))
         rows, group = _in_groups(rows, coded.codes[0])
@@ -124,9 +124,9 @@ def _used(codes: Ints, size: int) -> Flags:
     return used
 
 
-def _table(coded: DimensionCodes, present: Flags, columns: Columns) -> pd.DataFrame:
-    table = pd.DataFrame({**coded.labels, **columns})
-    return table[present].reset_index(drop=True)
+def _table(coded: DimensionCodes, present: Flags, columns: Columns) -> Table:
+    table = Table({**coded.labels, **columns})
+    return table[present]
 
 
 # -- The table per op
@@ -136,7 +136,7 @@ def by_op(
     attributed: AttributedCapture,
     columns: Collection[str] = COLUMNS["op"].default[1:],
     costs: Costs | None = None,
-) -> pd.DataFrame:
+) -> Table:
     """Return one row per op.
 
     ``self`` is of the innermost op only, so the self times of all ops add up. ``total`` is of the

@@ -7,9 +7,6 @@ from itertools import takewhile
 from pkgutil import resolve_name
 from typing import Any
 
-import pandas as pd
-from pandas.api.types import is_numeric_dtype
-
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.catalog import VIEWS, View, column_named
 from bridge.analyze.core.catalog.lookup import (
@@ -20,16 +17,17 @@ from bridge.analyze.core.catalog.lookup import (
     sorting_columns,
 )
 from bridge.analyze.core.catalog.views import NO_COUNTERS, NO_ENERGY
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.request import METRIC_LIST, TableRequest, chosen
 from bridge.join.attributed import BOTH, AttributedCapture
 
-MakeRows = Callable[[Sequence[str]], pd.DataFrame]
+MakeRows = Callable[[Sequence[str]], Table]
 # Columns of numbers that name a row.
 IDS = frozenset(["step", "pid", "tid", "process", "thread", "rank"])
 
 
-def table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+def table(attributed: AttributedCapture, request: TableRequest) -> Table:
     """Return a table, sorted by its own columns.
 
     Raises ValueError with a message for the user if the report cannot have the table or the
@@ -44,7 +42,7 @@ def table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     return _checked(attributed, request)
 
 
-def _with_metrics(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+def _with_metrics(attributed: AttributedCapture, request: TableRequest) -> Table:
     """Return a table with a column per requested metric of Nsight Compute."""
     from bridge.analyze.tables import metrics as columns  # most tables do not need it
 
@@ -56,7 +54,7 @@ def _with_metrics(attributed: AttributedCapture, request: TableRequest) -> pd.Da
     )
 
 
-def _checked(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+def _checked(attributed: AttributedCapture, request: TableRequest) -> Table:
     """Return a table, with the checks and the columns for reports without a timeline."""
     capture, by = attributed.capture, request.by
     no_timeline.check_table(capture, by)
@@ -75,7 +73,7 @@ def _check_samples(attributed: AttributedCapture, request: TableRequest) -> None
             raise ValueError(NO_ENERGY)
 
 
-def _table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+def _table(attributed: AttributedCapture, request: TableRequest) -> Table:
     """Return a table without the checks for reports without a timeline."""
     by = request.by
     if by not in VIEWS:
@@ -91,9 +89,11 @@ def _table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame
     return _with_columns(result, request)
 
 
-def rows_function(view: View) -> Callable[..., pd.DataFrame]:
-    """Import and return the function that computes the rows of a table, of a folder of `bridge.analyze`."""
-    function: Callable[..., pd.DataFrame] = resolve_name(f"bridge.analyze.{view.rows}")
+def rows_function(view: View) -> Callable[..., Table]:
+    """Return the function that computes the rows of a table; a built-in one is imported."""
+    if not isinstance(view.rows, str):
+        return view.rows
+    function: Callable[..., Table] = resolve_name(f"bridge.analyze.{view.rows}")
     return function
 
 
@@ -102,7 +102,7 @@ def _taken(view: View, request: TableRequest) -> dict[str, Any]:
     return {name: getattr(request, name) for name in view.takes}
 
 
-def _with_columns(table: pd.DataFrame, request: TableRequest) -> pd.DataFrame:
+def _with_columns(table: Table, request: TableRequest) -> Table:
     """Return a table with fixed columns: those that name its rows, then the requested ones."""
     view, every = VIEWS[request.by], list(table.columns)
     for word in request.columns:
@@ -111,7 +111,7 @@ def _with_columns(table: pd.DataFrame, request: TableRequest) -> pd.DataFrame:
             raise ValueError(
                 f"no column {name} in this report; record it with nsys profile {view.recorded_by[name]}"
             )
-    names = list(takewhile(lambda c: c in IDS or not is_numeric_dtype(table[c]), every))
+    names = list(takewhile(lambda c: c in IDS or not table.is_numeric(c), every))
     not_default = {column.name for column in view.columns.columns if not column.default}
     default = [c for c in every if c not in not_default]
     columns = chosen(request.columns, default, every, view.columns.sets)
@@ -130,7 +130,7 @@ def making(attributed: AttributedCapture, request: TableRequest) -> MakeRows:
     return lambda columns: function(counted, columns=columns, **taken)
 
 
-def arranged(request: TableRequest, make: MakeRows) -> pd.DataFrame:
+def arranged(request: TableRequest, make: MakeRows) -> Table:
     """Return a sorted table with selectable columns: the names of rows, then the figures."""
     labels, figures = labels_of(request.by), request.figures
     result = make(request.computed)
@@ -142,38 +142,34 @@ def arranged(request: TableRequest, make: MakeRows) -> pd.DataFrame:
 
 
 def ordered(
-    table: pd.DataFrame,
+    table: Table,
     columns: Sequence[str],
     names: Sequence[str] = (),
     *,
     ascending: bool = False,
-) -> pd.DataFrame:
+) -> Table:
     """Return a table sorted by columns, largest first unless ``ascending``.
 
     Ties are broken by ``names`` in their order, then by all other columns of text.
     """
-    texts = [c for c in table.columns if not is_numeric_dtype(table[c]) and c not in names]
+    texts = [c for c in table.columns if not table.is_numeric(c) and c not in names]
     tie_breakers = [
         c for c in (*names, *texts, "start_ns") if c in table.columns and c not in columns
     ]
     directions = [ascending] * len(columns) + [True] * len(tie_breakers)
-    return table.sort_values(
-        [*columns, *tie_breakers], ascending=directions, ignore_index=True, kind="stable"
-    )
+    return table.sort_values([*columns, *tie_breakers], ascending=directions)
 
 
-def sorted_by(by: str, table: pd.DataFrame) -> str:
+def sorted_by(by: str, table: Table) -> str:
     """Return the column that a table is sorted by; its last column if the table lacks that one."""
     return next((c for c in sorting_columns(by) if c in table.columns), str(table.columns[-1]))
 
 
-def with_running_sum(table: pd.DataFrame, column: str) -> pd.DataFrame:
+def with_running_sum(table: Table, column: str) -> Table:
     """Return a table with the running sum of a column. Raises ValueError for a column of names."""
-    if not is_numeric_dtype(table[column]):
+    if not table.is_numeric(column):
         raise ValueError(f"no running sum of {column}: the column holds names")
     place = list(table.columns).index(column) + 1
     name = f"running_{column}"
-    parts = [table.iloc[:, :place], table[column].cumsum().rename(name), table.iloc[:, place:]]
-    result = pd.concat(parts, axis=1)
-    result.attrs = table.attrs
-    return result
+    following = (*table.columns, "")[place]
+    return table.inserted(name, table[column].cumsum(), before=following)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.occupancy import sm_estimates
 from bridge.analyze.run.account import ELSEWHERE, IDLE, STATES, GpuAccount, runs
 from bridge.analyze.run.concurrency.overlap import KINDS, running
@@ -18,7 +18,7 @@ from bridge.join.attributed import AttributedCapture
 UNKNOWN = GpuAccount("", dict.fromkeys((*STATES, IDLE), 0))  # without a timeline
 
 
-def by_device(attributed: AttributedCapture) -> pd.DataFrame:
+def by_device(attributed: AttributedCapture) -> Table:
     """Return one row per GPU on which anything ran.
 
     ``run_ns`` is the length of the run, or of its selected part; ``busy_ns``, ``elsewhere_ns`` (work that is not
@@ -61,7 +61,7 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
         running(attributed, kind, counted=True).total(len(devices.names))[used_devices]
         for kind in KINDS[1:]
     )
-    return pd.DataFrame(
+    return Table(
         {
             "device": texts(devices.names)[used_devices],
             "processes": _distinct_counts(attributed, rows, position, size, "report", "process"),

@@ -8,7 +8,6 @@ from functools import reduce
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core import kinds
@@ -27,7 +26,7 @@ from bridge.analyze.core.source_lines import NO_CALL, REASONS, source_lines
 from bridge.analyze.run.ranks.members import Member, Ranks
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.importers.frames import key_codes
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -175,7 +174,7 @@ class DimensionCodes:
         ]
         every = np.concatenate(pairs)
         has_code = every != NONE
-        code, distinct = pd.factorize(every[has_code])
+        code, distinct = factorize(every[has_code])
         every[has_code] = code
         first, second = np.divmod(distinct, max(1, other.size))
         labels = {name: column[first] for name, column in self.labels.items()}
@@ -274,7 +273,8 @@ def _by_member(
     # A window of a report has the ranks of the whole report.
     ranks = getattr(attributed, "ranks", None) or Ranks.of(attributed.capture, attributed.place)
     values = [value_of(member) for member in ranks.members]
-    code, names = pd.factorize(np.array(values, np.int64 if name == "rank" else object), sort=True)
+    kind = np.int64 if name == "rank" else object
+    names, code = np.unique(np.array(values, kind), return_inverse=True)
     labels = {name: names.astype(np.int64) if name == "rank" else texts(names)}
     return DimensionCodes(
         labels, [code.astype(np.int64)[ranks.place(e.report, e.process)] for e in events]

@@ -7,15 +7,15 @@ calls that are the first in no process.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, quantiles, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables.range_columns import first_slices
 from bridge.join.arrays import number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 
 
-def by_first_call(attributed: AttributedCapture) -> pd.DataFrame:
+def by_first_call(attributed: AttributedCapture) -> Table:
     """Return one row per op that a process called twice or more.
 
     ``first_ns`` is the duration of the first call on the host, the longest of several processes,
@@ -37,7 +37,7 @@ def by_first_call(attributed: AttributedCapture) -> pd.DataFrame:
     is_first[1:] = place[1:] != place[:-1]
     first = highest(op[is_first], duration[is_first], size)
     (median,) = quantiles(op[~is_first], duration[~is_first], size, 0.5)
-    table = pd.DataFrame(
+    table = Table(
         {
             "op": texts(attributed.ops),
             "calls": counts(op, size),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import (
     Floats,
@@ -19,9 +18,10 @@ from bridge.analyze.core.groups import (
     times,
 )
 from bridge.analyze.core.names import activity_names, file_names
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -29,7 +29,7 @@ from bridge.join.attributed import AttributedCapture
 # -- The table of launches
 
 
-def by_launch(attributed: AttributedCapture, kernel_names: str = "readable") -> pd.DataFrame:
+def by_launch(attributed: AttributedCapture, kernel_names: str = "readable") -> Table:
     """Return one row per file, process, thread, device, API call and kernel.
 
     Only kernels with an API call are counted. ``total`` is from the start of the call until the
@@ -69,7 +69,7 @@ def by_launch(attributed: AttributedCapture, kernel_names: str = "readable") -> 
         ("kernel", kernel_end - kernel_start, all_rows),
     ):
         table |= _figures(part, group[selected], time[selected], len(first))
-    return pd.DataFrame(table)
+    return Table(table)
 
 
 def _figures(part: str, group: Ints, time: Ints, groups: int) -> dict[str, Ints | Floats]:
@@ -92,7 +92,7 @@ def _figures(part: str, group: Ints, time: Ints, groups: int) -> dict[str, Ints 
 NO_OP = "(no op)"
 
 
-def by_wait(attributed: AttributedCapture) -> pd.DataFrame:
+def by_wait(attributed: AttributedCapture) -> Table:
     """Return one row per op and kind of wait: synchronization of event, stream or context.
 
     The op is the innermost one that was open when the call was made, `NO_OP` if there was none. An
@@ -102,10 +102,10 @@ def by_wait(attributed: AttributedCapture) -> pd.DataFrame:
     rows = np.flatnonzero(attributed.counted_waits)
     op = lookup(attributed.node_op, attributed.wait_node[rows])
     kinds = list(waits.kind.texts)
-    pair, distinct = pd.factorize((op + 1) * len(kinds) + waits.kind.codes[rows])
+    pair, distinct = factorize((op + 1) * len(kinds) + waits.kind.codes[rows])
     ops, kind = np.divmod(distinct, max(1, len(kinds)))
     length = np.maximum(waits.end - waits.start, 0)[rows]
-    return pd.DataFrame(
+    return Table(
         {
             "op": texts([NO_OP, *attributed.ops])[ops],
             "wait": texts(kinds)[kind],
@@ -117,7 +117,7 @@ def by_wait(attributed: AttributedCapture) -> pd.DataFrame:
 # -- The table per phase
 
 
-def by_phase(attributed: AttributedCapture) -> pd.DataFrame:
+def by_phase(attributed: AttributedCapture) -> Table:
     """Return one row per name of a phase.
 
     An activity is in a phase if its API call started while a phase of that name was open in its
@@ -126,7 +126,7 @@ def by_phase(attributed: AttributedCapture) -> pd.DataFrame:
     """
     ranges = attributed.capture.ranges
     rows = np.flatnonzero(ranges.kind.among(frames.START_END) & attributed.counted_ranges)
-    name, name_codes = pd.factorize(ranges.name.codes[rows])
+    name, name_codes = factorize(ranges.name.codes[rows])
     groups = len(name_codes)
     launched, range_process = _launched(attributed)
     phases = _Intervals(range_process[rows], ranges.start[rows], ranges.end[rows])
@@ -135,7 +135,7 @@ def by_phase(attributed: AttributedCapture) -> pd.DataFrame:
     start, report = activities.start[row], activities.report[row]
     gpu = sums(group, attributed.duration[row], groups)
     is_kernel = activities.kind.among(frames.KERNEL)[row]
-    return pd.DataFrame(
+    return Table(
         {
             "phase": texts(ranges.name.texts)[name_codes],
             "ranges": counts(name, groups),
@@ -207,9 +207,9 @@ def _unions(name: Ints, phases: _Intervals) -> tuple[Ints, Ints, Ints, Ints]:
     part, _ = number_groups(group, process)
     # Ranks replace times; those of a part follow all ranks of the part before, so that one running
     # maximum serves all parts.
-    rank = np.argsort(np.argsort(end, kind="stable"), kind="stable") + part * len(end)
+    rank = np.argsort(np.argsort(end)) + part * len(end)
     latest_rank = np.maximum.accumulate(rank) if len(rank) else rank
-    latest = np.sort(end, kind="stable")[latest_rank - part * len(end)] if len(end) else end
+    latest = np.sort(end)[latest_rank - part * len(end)] if len(end) else end
     is_start = np.ones(len(start), bool)
     is_start[1:] = (part[1:] != part[:-1]) | (start[1:] > latest[:-1])
     first = np.flatnonzero(is_start)

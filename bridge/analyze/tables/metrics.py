@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.lookup import dimensions_of, rows_of_dimensions
 from bridge.analyze.core.catalog.views import ACTIVITIES, RANGES
-from bridge.analyze.core.groups import Floats, counts, sums, texts
+from bridge.analyze.core.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.core.names import name_codes
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.metrics.values import (
     MATCH,
     MATCH_LEVELS,
@@ -24,7 +24,9 @@ from bridge.analyze.cost.metrics.values import (
     select_metrics,
 )
 from bridge.analyze.tables.dimensions import CODINGS, activity_events, combine, kernel
+from bridge.importers.arrays import factorize
 from bridge.importers.capture import Capture
+from bridge.importers.frames import Names, distinct_keys
 from bridge.importers.ncu.metrics import RuleMessages
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -55,11 +57,11 @@ def metric_dimensions(by: str, *, inclusive: bool = False) -> tuple[str, ...]:
 
 def add_metric_columns(
     attributed: AttributedCapture,
-    result: pd.DataFrame,
+    result: Table,
     by: str,
     names: Sequence[str],
     kernel_names: str,
-) -> pd.DataFrame:
+) -> Table:
     """Return a table with a column per metric, over the kernels of each row.
 
     The kernels of an op are those that it launched itself. The value is -1 or '' where none was
@@ -72,15 +74,14 @@ def add_metric_columns(
         [coding_of[name](attributed, [activity_events(attributed, rows)]) for name in dimensions]
     )
     has_row = codes.codes[0] != NONE
-    labels = pd.DataFrame(dict(codes.labels))
-    common = [c for c in labels.columns if c in result.columns]
-    keys = pd.MultiIndex.from_frame(labels[common])
-    distinct = keys.drop_duplicates()  # pandas 2.2 cannot factorize an index without rows
-    row_code = distinct.get_indexer(keys)
-    group = row_code[codes.codes[0][has_row]].astype(np.int64)
-    columns = _metric_columns(attributed, rows[has_row], group, len(distinct), names)
-    position = distinct.get_indexer(pd.MultiIndex.from_frame(result[common]))
-    table = result.assign(**{name: _take(column, position) for name, column in columns.items()})
+    common = [name for name in codes.labels if name in result]
+    size = len(next(iter(codes.labels.values())))
+    both = [np.concatenate((codes.labels[name], result[name])) for name in common]
+    key, first = distinct_keys(*(factorize(column)[0] for column in both))
+    group = key[:size][codes.codes[0][has_row]]
+    columns = _metric_columns(attributed, rows[has_row], group, len(first), names)
+    row = key[size:]
+    table = result.assign(**{name: column[row] for name, column in columns.items()})
     table.attrs["units"] = units(attributed.capture, names)
     return table
 
@@ -89,12 +90,6 @@ def has_metrics(capture: Capture) -> NDArray[np.bool_]:
     """Return whether each activity has metrics."""
     result: NDArray[np.bool_] = capture.metrics.of != NONE
     return result if len(result) else np.zeros(len(capture.activities), bool)
-
-
-def _take(column: NDArray[np.generic], rows: Ints) -> NDArray[np.generic]:
-    missing = "" if column.dtype == object else MISSING
-    padded: NDArray[np.generic] = np.append(column, np.array([missing], column.dtype))[rows]
-    return padded
 
 
 def _metric_columns(
@@ -182,10 +177,11 @@ AGGREGATIONS: Mapping[str, Callable[[Ints, Floats, Floats, int], Floats]] = {
 
 def _common_texts(values: NDArray[np.object_], group: Ints, groups: int) -> NDArray[np.object_]:
     """Return the text of each group, '' where its kernels differ."""
-    pairs = pd.DataFrame({"group": group, "text": values}).drop_duplicates()
-    unique = pairs[~pairs["group"].duplicated(keep=False)]
+    names = Names.of(values.tolist())
     result = texts([""] * groups)
-    result[unique["group"].to_numpy()] = unique["text"].to_numpy()
+    low, high = (bound(group, names.codes, groups) for bound in (lowest, highest))
+    has_one = (low == high) & (low != MISSING)
+    result[has_one] = texts(names.texts)[low[has_one]]
     return result
 
 
@@ -206,7 +202,7 @@ RULE_KEYS = ("rule", "kind", "scope")
 COLUMNS = ("rule", "kernel", "kind", "saves_ns", "speedup", "scope", "count", "total_ns", "text")
 
 
-def by_rule(attributed: AttributedCapture, kernel_names: str = "readable") -> pd.DataFrame:
+def by_rule(attributed: AttributedCapture, kernel_names: str = "readable") -> Table:
     """Return one row per rule and kernel name with a result.
 
     ``speedup`` is the estimate in percent for the kernel that took longest, -1 if there is none.
@@ -223,14 +219,14 @@ def by_rule(attributed: AttributedCapture, kernel_names: str = "readable") -> pd
     speedup = rules.speedup
     savings = np.where(rules.scope.among(KERNEL_SCOPE) & (speedup > 0), time * speedup / PERCENT, 0)
     columns = {
-        **{c: rules[c][longest].to_numpy() for c in (*RULE_KEYS, "text")},
+        **{c: rules[c][longest] for c in (*RULE_KEYS, "text")},
         "kernel": texts(names[c] for c in code[longest].tolist()),
         "saves_ns": sums(group, savings.round().astype(np.int64), groups),
         "speedup": speedup[longest],
         "count": counts(group, groups),
         "total_ns": sums(group, time, groups),
     }
-    return pd.DataFrame({name: columns[name] for name in COLUMNS})
+    return Table({name: columns[name] for name in COLUMNS})
 
 
 def rule_results(attributed: AttributedCapture) -> tuple[Ints, Ints]:

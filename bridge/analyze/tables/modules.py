@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import self_times, subtree_sums
 from bridge.analyze.core.groups import counts, ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -69,7 +69,7 @@ class Work:
         }
 
 
-def by_module(attributed: AttributedCapture) -> pd.DataFrame:
+def by_module(attributed: AttributedCapture) -> Table:
     """Return one row per path of modules.
 
     Columns: forward and backward GPU time of the module itself, GPU total with the modules inside
@@ -88,12 +88,12 @@ def by_module(attributed: AttributedCapture) -> pd.DataFrame:
         "gpu_total_ns": np.append(total, columns["gpu_self_ns"][no_module]),
         **_cpu(attributed),
     }
-    rows = pd.DataFrame(table)[list(MODULE)]
+    rows = Table(table)[list(MODULE)]
     has_work = (rows["calls"] > 0) | (rows["gpu_total_ns"] > 0) | (rows["cpu_self_ns"] > 0)
-    return rows[has_work].reset_index(drop=True)
+    return rows[has_work]
 
 
-def by_forward_op(attributed: AttributedCapture) -> pd.DataFrame:
+def by_forward_op(attributed: AttributedCapture) -> Table:
     """Return one row per op: its forward work, and the backward work that belongs to it.
 
     Both are counted for the innermost op around them that any backward work belongs to, so that
@@ -116,9 +116,9 @@ def by_forward_op(attributed: AttributedCapture) -> pd.DataFrame:
     _, first = number_groups(call[rows])
     calls = counts(attributed.op[rows[first]], groups)
     cpu = _cpu_of_directions(attributed, op_code, groups)
-    table = pd.DataFrame({"op": texts(attributed.ops), "calls": calls, **columns, **cpu})
+    table = Table({"op": texts(attributed.ops), "calls": calls, **columns, **cpu})
     spent = "gpu_self_ns" if len(attributed.capture.activities) else "cpu_self_ns"
-    return table.loc[table[spent] > 0, list(FORWARD)].reset_index(drop=True)
+    return table[table[spent] > 0][list(FORWARD)]
 
 
 def _cpu_of_directions(

@@ -8,9 +8,9 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import Floats, counts, quantiles, ratio, sums, texts, times
+from bridge.analyze.core.table import Table
 from bridge.importers.onednn import Events, Log
 from bridge.join.arrays import NONE, Ints, number_groups
 
@@ -106,7 +106,7 @@ class Totals(NamedTuple):
     creation_ns: int
 
 
-def totals(table: pd.DataFrame) -> Totals:
+def totals(table: Table) -> Totals:
     """Return the totals of a table of `by_dimensions`."""
     return Totals(*(int(table[column].sum()) for column in Totals._fields))
 
@@ -117,7 +117,7 @@ def executed(log: Log, component: str) -> int:
     return int((events.component.among(component) & events.operation.among(EXECUTED)).sum())
 
 
-def by_dimensions(log: Log, dimensions: Sequence[str], component: str) -> pd.DataFrame:
+def by_dimensions(log: Log, dimensions: Sequence[str], component: str) -> Table:
     """Return one row per combination of ``dimensions``, sorted by time, largest first.
 
     Columns: the dimensions; calls, total_ns, share (of the time of all rows), mean_ns, median_ns,
@@ -129,7 +129,7 @@ def by_dimensions(log: Log, dimensions: Sequence[str], component: str) -> pd.Dat
     fields = [DIMENSIONS[name] for name in dimensions]
     codes = [events[field].codes for field in fields]
     group, first = number_groups(*codes)
-    table = pd.DataFrame(
+    table = Table(
         {
             **{
                 name: texts(events[field].texts)[code[first]]
@@ -139,9 +139,7 @@ def by_dimensions(log: Log, dimensions: Sequence[str], component: str) -> pd.Dat
             **_created(events, group, len(first)),
         }
     )
-    return table.sort_values(
-        ["total_ns", *dimensions], ascending=[False, *[True] * len(fields)], ignore_index=True
-    )
+    return table.sort_values(["total_ns", *dimensions], ascending=[False, *[True] * len(fields)])
 
 
 def _executed(events: Events, group: Ints, groups: int) -> dict[str, Ints | Floats]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core import call_details
 from bridge.analyze.core.call_details import input_dtypes, input_shapes, output_shapes
 from bridge.analyze.core.groups import texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables.range_columns import Groups, first_slices
 from bridge.analyze.tables.work_under import WorkUnder
 from bridge.importers.arrays import lookup
@@ -18,7 +18,7 @@ from bridge.join.attributed import AttributedCapture
 # -- The table per range
 
 
-def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.DataFrame:
+def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> Table:
     """Return one row per range that is an op; ``arguments`` adds the columns of `call_details.arguments`.
 
     ``gpu_start_ns`` and ``gpu_span_ns`` are the first start of its activities on the GPU, and the
@@ -31,7 +31,7 @@ def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.Da
     under = WorkUnder(attributed, nesting.range, groups, (none, none))
     first, last = under.extremes()
     rows = np.flatnonzero(attributed.listed_ranges)
-    table = pd.DataFrame(
+    table = Table(
         {
             "name": texts(attributed.ops)[attributed.op[rows]],
             "path": range_paths(attributed)[rows],
@@ -46,7 +46,7 @@ def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.Da
     )
     if not arguments:
         return table
-    return table.join(call_details.arguments(attributed, table.columns))
+    return table.assign(**dict(call_details.arguments(attributed, table.columns).items()))
 
 
 def range_paths(attributed: AttributedCapture) -> NDArray[np.object_]:
@@ -68,7 +68,7 @@ TIMES = ("gpu_self_ns", "cpu_self_ns", "queue_ns")
 COSTS = ("flops", "bytes")  # keys of recorded details
 
 
-def by_call(attributed: AttributedCapture) -> pd.DataFrame:
+def by_call(attributed: AttributedCapture) -> Table:
     """Return one row per call of an op, in the order of their first ranges.
 
     Columns: op, path, start_ns (on the host), gpu_self_ns, cpu_self_ns, queue_ns (how long its work
@@ -82,7 +82,7 @@ def by_call(attributed: AttributedCapture) -> pd.DataFrame:
     )
     of_node = call[nesting.range]
     groups = Groups(attributed, len(firsts), call, of_node, lookup(of_node, attributed.node))
-    return pd.DataFrame(
+    return Table(
         {
             "op": texts(attributed.ops)[attributed.op[firsts]],
             "path": range_paths(attributed)[firsts],
@@ -105,12 +105,11 @@ def _costs(attributed: AttributedCapture, firsts: Ints) -> dict[str, Ints]:
     """Return the recorded FLOPs and bytes of each call, -1 if unknown."""
     argument_columns = call_details.arguments(attributed)
     listed_row = np.cumsum(attributed.listed_ranges) - 1
-    return {name: _integers(argument_columns.get(name), listed_row[firsts]) for name in COSTS}
+    return {name: _integers(argument_columns, name, listed_row[firsts]) for name in COSTS}
 
 
-def _integers(column: pd.Series | None, rows: Ints) -> Ints:
+def _integers(table: Table, name: str, rows: Ints) -> Ints:
     """Return some rows of a column; all are -1 if it is missing or holds no integers."""
-    if column is None or column.dtype != np.int64:
+    if name not in table or table[name].dtype != np.int64:
         return np.full(len(rows), NONE)
-    result: Ints = column.to_numpy()[rows]
-    return result
+    return table[name][rows]

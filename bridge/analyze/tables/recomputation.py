@@ -9,11 +9,11 @@ it calls is recomputed too, and belongs to the outermost one. Ops of a double ba
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.importers.range_texts import SEQ, numbers
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
@@ -25,7 +25,7 @@ MODULE = "module:"  # prefix of ranges of forward calls of modules
 REGENERATES, EVICTS = frozenset(["ReGen"]), frozenset(["AutoEvict", "RecFree"])
 
 
-def by_recompute(attributed: AttributedCapture) -> pd.DataFrame:
+def by_recompute(attributed: AttributedCapture) -> Table:
     """Return one row per op and kind.
 
     ``calls`` counts the outermost recomputed calls. ``cpu_ns`` is the time of these ranges on the
@@ -37,9 +37,9 @@ def by_recompute(attributed: AttributedCapture) -> pd.DataFrame:
         _rows(attributed, mask, kind)
         for kind, mask in zip(KINDS, (recomputed, evicted), strict=True)
     ]
-    table = pd.concat(tables, ignore_index=True)
-    order = order_by(-table["gpu_ns"].to_numpy(), -table["cpu_ns"].to_numpy())
-    return table.iloc[order].reset_index(drop=True)
+    table = Table.concat(tables)
+    order = order_by(-table["gpu_ns"], -table["cpu_ns"])
+    return table[order]
 
 
 def _roots(attributed: AttributedCapture) -> tuple[Flags, Flags]:
@@ -72,13 +72,13 @@ def _inside(attributed: AttributedCapture, mask: Flags) -> Flags:
     return result
 
 
-def _rows(attributed: AttributedCapture, roots: Flags, kind: str) -> pd.DataFrame:
+def _rows(attributed: AttributedCapture, roots: Flags, kind: str) -> Table:
     """Return the rows of one kind, by the op of the outermost node."""
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     root = inherited(nesting, np.where(roots, np.arange(len(roots)), NONE))
     listed = np.flatnonzero(roots & attributed.counted_ranges[nesting.range])
     op = attributed.node_op
-    group, distinct = pd.factorize(op[listed])
+    group, distinct = factorize(op[listed])
     of_op = np.full(len(attributed.ops) + 1, NONE)
     of_op[distinct] = np.arange(len(distinct))
     length = np.maximum(ranges.end - ranges.start, 0)
@@ -87,7 +87,7 @@ def _rows(attributed: AttributedCapture, roots: Flags, kind: str) -> pd.DataFram
     rows = np.flatnonzero(of_activity != NONE)
     size = len(distinct)
     gpu = sums(of_activity[rows], attributed.duration[rows], size)
-    return pd.DataFrame(
+    return Table(
         {
             "op": texts([*attributed.ops, ""])[distinct],
             "kind": kind,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, ratio, sums, texts
 from bridge.analyze.core.source_lines import activity_lines, source_lines
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import call_time
 from bridge.importers import frames
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
 
-def by_source(attributed: AttributedCapture) -> pd.DataFrame:
+def by_source(attributed: AttributedCapture) -> Table:
     """Return one row per line of the program, and one per reason why there is none.
 
     Every counted activity is in one row, by the API call that issued it, and every counted API call. No
@@ -25,7 +25,7 @@ def by_source(attributed: AttributedCapture) -> pd.DataFrame:
     size, rows = len(known.lines), np.flatnonzero(attributed.counted)
     time = sums(line, attributed.duration[rows], size)
     kernels = attributed.capture.activities.kind.among(frames.KERNEL)[rows]
-    table = pd.DataFrame(
+    table = Table(
         {
             **{c: texts(known.lines[c]) for c in ("function", "source", "kind")},
             "ops": _ops(line, attributed.activity_op[rows], size),
@@ -38,7 +38,7 @@ def by_source(attributed: AttributedCapture) -> pd.DataFrame:
         }
     )
     is_used = (table["activities"] > 0) | (table["api_calls"] > 0)
-    return table[is_used if known.known else is_used & False].reset_index(drop=True)
+    return table[is_used if known.known else is_used & False]
 
 
 def _ops(line: Ints, op: Ints, size: int) -> Ints:

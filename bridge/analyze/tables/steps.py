@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.flops import Costs, step_costs
 from bridge.analyze.run.parts import iteration_times
 from bridge.analyze.run.steps import all_steps, by_step, is_counted
@@ -17,7 +17,7 @@ from bridge.join.steps import FOUND
 
 def by_step_with_costs(
     attributed: AttributedCapture, costs: Costs | None = None, *, needs_costs: bool = False
-) -> pd.DataFrame:
+) -> Table:
     """Return the table of `by_step`; ``needs_costs`` adds the columns of `step_costs`.
 
     ``costs`` says how FLOPs are counted, by default as ``Costs()``.
@@ -25,7 +25,7 @@ def by_step_with_costs(
     steps = by_step(attributed)
     if not needs_costs:
         return steps
-    walls = all_steps(attributed)["wall_ns"].to_numpy()
+    walls = all_steps(attributed)["wall_ns"]
     columns = step_costs(attributed, walls, costs or Costs())
     listed = is_counted(attributed)
     return steps.assign(**{name: values[listed] for name, values in columns.items()})
@@ -34,7 +34,7 @@ def by_step_with_costs(
 CUTS = {(False, False): "", (True, False): "before", (False, True): "after", (True, True): "both"}
 
 
-def by_loop(attributed: AttributedCapture) -> pd.DataFrame:
+def by_loop(attributed: AttributedCapture) -> Table:
     """Return one row per loop, each after the loop around it: its instances, and the time of one."""
     loops = attributed.loops.loops
     times = iter(iteration_times(attributed))
@@ -45,7 +45,7 @@ def by_loop(attributed: AttributedCapture) -> pd.DataFrame:
         for loop in loops
     ]
     pids = (dict.fromkeys(frames.pid(loop.steps.process).tolist()) for loop in loops)
-    return pd.DataFrame(
+    return Table(
         {
             "loop": np.arange(len(loops)),
             "parent": np.array([loop.parent for loop in loops], np.int64),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    import pandas as pd
+from bridge.analyze.core.table import Table
 
+if TYPE_CHECKING:
     from bridge.analyze.core.session_cycles import ActiveCycles
     from bridge.analyze.core.totals import Totals
     from bridge.analyze.run.gpu_use import Use
@@ -68,7 +68,7 @@ class TableSource(Protocol):
     def fitting(self, request: TableRequest) -> TableRequest:
         """Return the request; where its table is the default and there are no ranges, that for kernels or copies."""
 
-    def table(self, request: TableRequest) -> pd.DataFrame:
+    def table(self, request: TableRequest) -> Table:
         """Return a table.
 
         Raises ValueError with a message for the user for an unknown table or column.

@@ -92,7 +92,7 @@ def report_operators(report: Report, side: str, end: str) -> tuple[pd.DataFrame,
         }
     )
     total = int(table["time"].sum())
-    return (table if on_host else table[(calls["gpu_self_ns"] > 0).to_numpy()]), total
+    return (table if on_host else table[calls["gpu_self_ns"] > 0]), total
 
 
 def _costs(report: Report) -> tuple[Any, Any]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import subtree_sums
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.lookup import dimensions_of, rows_of
 from bridge.analyze.core.catalog.views import ACTIVITIES, RANGES
 from bridge.analyze.core.groups import sums
+from bridge.analyze.core.table import Table
 from bridge.analyze.tables.build import making
 from bridge.analyze.tables.range_columns import first_slices
 from bridge.analyze.tables.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
+from bridge.importers.arrays import factorize
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 from bridge.importers.nsys.windows import Window
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, unions
@@ -173,7 +174,7 @@ class TableAccumulator:
         private = {*times, FIRST, LAST, UNION, CALLS_OF}
         labels = {c: label_values(table[c]) for c in table.columns if c not in self.columns}
         self._told_apart(labels, window)
-        sums = {c: table[c].to_numpy(np.int64) for c in self.columns if c not in private}
+        sums = {c: table[c] for c in self.columns if c not in private}
         many = {c: Times.of(table[c].tolist()) for c in times}
         if self.rows == RANGES:
             many[CALLS_OF] = _calls(Times.of(table[CALLS_OF].tolist()), window, spanning)
@@ -200,12 +201,12 @@ class TableAccumulator:
         """Refuse tables with two rows of one name: rows of two windows could not be matched."""
         if self.part.by in VIEWS or OF_ONE_REPORT.isdisjoint(dimensions_of(self.part.by)):
             return
-        codes = [pd.factorize(column)[0].astype(np.int64) for column in labels.values()]
+        codes = [factorize(column)[0] for column in labels.values()]
         if len(number_groups(*codes)[1]) < len(codes[0]):
             what = f"two rows by {self.part.by} have one name"
             raise WindowsError(window.capture.source[0], what)
 
-    def _put(self, part: PartialTable, table: pd.DataFrame, later: int) -> None:
+    def _put(self, part: PartialTable, table: Table, later: int) -> None:
         """Add the rows of a window."""
         parts = [part] if self.merged is None else [self.merged, part]
         self.merged, rows = match_rows(parts)
@@ -216,8 +217,8 @@ class TableAccumulator:
         self.busy = _added(size, had, self.busy, 0)
         self.first = _added(size, had, self.first, np.iinfo(np.int64).max)
         self.last = _added(size, had, self.last, np.iinfo(np.int64).min)
-        np.minimum.at(self.first, of, table[FIRST].to_numpy(np.int64))
-        np.maximum.at(self.last, of, table[LAST].to_numpy(np.int64))
+        np.minimum.at(self.first, of, table[FIRST])
+        np.maximum.at(self.last, of, table[LAST])
         pairs = table[UNION].tolist()
         sizes = np.array([len(pair) for pair in pairs], np.int64)
         both = np.concatenate([np.empty((0, 2), np.int64), *pairs])

@@ -286,12 +286,12 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
 def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: Ints) -> Finding:
     """Return the finding of a rule of Nsight Compute about kernels, with its estimates."""
     table = activity_table(evidence, activity, np.maximum(saved, 0)).rename(
-        columns={"total_ns": "saves_ns"}
+        {"total_ns": "saves_ns"}
     )
     figures = {
         "rule": name,
         "kernels": len(activity),
-        "kernel": str(table["activity"].iloc[0]),
+        "kernel": table["activity"][0],
         "says": shortened(text).removesuffix("."),
     }
     if saved.max() == UNKNOWN:

@@ -25,6 +25,7 @@ from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import Run
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 SYNC_FILL = re.compile(r"cu(?:da)?Memset(?!\w*Async)\w*")
@@ -678,20 +679,23 @@ def nearly_full(evidence: Evidence) -> Finding | None:
     size = evidence.capture.devices.memory_bytes
     size = size[size > 0]
     table = evidence.memory_samples
-    is_allocated = [ALLOCATED.search(name) is not None for name in table["name"]]
-    table = table[is_allocated]
-    peaks = table.groupby(["name", "process"], as_index=False, observed=True)["value"].max()
+    table = table[np.array([bool(ALLOCATED.search(name)) for name in table["name"]], bool)]
+    names = Names.of(table["name"].tolist())
+    group, first = number_groups(names.codes, table["process"])
+    peaks = table[["name", "process"]][first].assign(
+        value=highest(group, table["value"], len(first))
+    )
     peaks = peaks[peaks["value"] > MIN_FULL * size.min()]
-    if peaks.empty:
+    if not len(peaks):
         return None
-    peaks = peaks.sort_values("value", ascending=False, ignore_index=True)
-    highest = peaks.iloc[0]
+    peaks = peaks.sort_values(["value", "name", "process"], [False, True, True])
+    most = peaks.row(0)
     figures = {
-        "counter": str(highest["name"]),
-        "peak_bytes": int(highest["value"]),
-        "memory_share": highest["value"] / int(size.min()),
+        "counter": most["name"],
+        "peak_bytes": int(most["value"]),
+        "memory_share": most["value"] / int(size.min()),
     }
-    return Finding(figures, peaks.rename(columns={"value": "bytes"}))
+    return Finding(figures, peaks.rename({"value": "bytes"}))
 
 
 MEMORY_RULES = (

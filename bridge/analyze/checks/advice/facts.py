@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core import kinds, no_timeline
 from bridge.analyze.core.calltree import STEP_NAME, subtree_sums
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats, lowest, sums
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.counters import samples
 from bridge.analyze.cost.occupancy import Occupancy
 from bridge.analyze.run.account import RunClocks, runs, within_parts
@@ -201,7 +201,7 @@ class Evidence:
         return Devices.of_report(self.attributed)
 
     @cached_property
-    def gpus(self) -> pd.DataFrame:
+    def gpus(self) -> Table:
         """One row per GPU, as in `bridge report --by device`."""
         return by_device(self.attributed)
 
@@ -212,7 +212,7 @@ class Evidence:
 
     def span_of(self, gpu: int) -> int:
         """Return the span of a GPU, by its number in `Devices`, from its first counted work to its last in ns."""
-        of_gpu = self.gpus.loc[self.gpus["device"] == self.devices.names[gpu], "span_ns"]
+        of_gpu = self.gpus["span_ns"][self.gpus["device"] == self.devices.names[gpu]]
         return int(of_gpu.max()) if len(of_gpu) else 0
 
     @cached_property
@@ -335,6 +335,6 @@ class Evidence:
         return int(sums(position, time, len(distinct)).max())
 
     @cached_property
-    def memory_samples(self) -> pd.DataFrame:
+    def memory_samples(self) -> Table:
         """The samples of allocated memory: columns name, process, report, value (bytes)."""
         return samples(self.attributed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
@@ -12,6 +11,7 @@ from bridge.analyze.checks.check import Check
 from bridge.analyze.checks.failures import FailedCalls, failures
 from bridge.analyze.core.failed_calls import failed_rows, results
 from bridge.analyze.core.groups import lowest
+from bridge.analyze.core.table import Table
 from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.knowledge import cuda_errors
@@ -52,7 +52,7 @@ def _after(first: FailedCalls) -> str:
     return f"{again}{launch}{op}"
 
 
-def _table(evidence: Evidence, rows: Ints) -> pd.DataFrame:
+def _table(evidence: Evidence, rows: Ints) -> Table:
     """Return a row per op, call and error, that which failed first first."""
     calls = evidence.capture.launches
     named, number = calls.name, results(evidence.attributed)[rows]
@@ -78,7 +78,7 @@ def _table(evidence: Evidence, rows: Ints) -> pd.DataFrame:
     order = np.argsort(rows)
     place = order[np.searchsorted(rows, table["example"], sorter=order)]
     table = table.assign(first_ns=began[group[place]])
-    return table.sort_values("first_ns", kind="stable", ignore_index=True)
+    return table.sort_values("first_ns")
 
 
 RULES = (

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
@@ -27,6 +26,7 @@ from bridge.analyze.core.kinds import (
     is_compilation,
     is_data_loading,
 )
+from bridge.analyze.core.table import Table
 from bridge.analyze.run import interventions
 from bridge.analyze.run.causes.operating_system import meetings
 from bridge.analyze.run.critical.releases import SERVING, WAITING
@@ -402,7 +402,7 @@ def group_name(evidence: Evidence, group: int) -> str:
     return CODE_NAME
 
 
-def _table(evidence: Evidence, points: Ints) -> pd.DataFrame:
+def _table(evidence: Evidence, points: Ints) -> Table:
     """Return op, path and call of the time before some points of the host."""
     run, capture = evidence.run, evidence.capture
     here = points - run.hosts
@@ -667,7 +667,7 @@ def _not_begun(evidence: Evidence) -> Iterator[Finding]:
         "path_ns": time,
         "path_share": time / max(1, evidence.run.span),
     }
-    table = pd.DataFrame({"what": ["not recorded"], "total_ns": [time]})
+    table = Table({"what": ["not recorded"], "total_ns": [time]})
     if time >= MIN_PATH * evidence.run.span:
         yield Finding(figures, table, ceiling_ns=time, once=True, is_named=True)
 

@@ -62,7 +62,7 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
 
 def _is_busy(evidence: Evidence, device: int) -> bool:
     """Return whether a GPU works for most of the time from its first work to its last."""
-    gpu = evidence.gpus[evidence.gpus["device"] == evidence.devices.names[device]].iloc[0]
+    gpu = evidence.gpus[evidence.gpus["device"] == evidence.devices.names[device]].row(0)
     return bool(gpu["busy_ns"] >= BUSY * gpu["span_ns"])
 
 

@@ -37,11 +37,11 @@ MOST = 3
 def low_use(evidence: Evidence) -> Finding | None:
     """Find GPUs that are busy less than half of the run."""
     low = evidence.gpus[evidence.gpus["idle_ns"] > (1 - MIN_BUSY) * evidence.gpus["run_ns"]]
-    if low.empty:
+    if not len(low):
         return None
-    table = low.sort_values("busy_share", ignore_index=True, kind="stable")
+    table = low.sort_values("busy_share")
     table = table[["device", "busy_share", "busy_ns", "idle_ns", "run_ns"]]
-    worst = table.iloc[0]
+    worst = table.row(0)
     figures = {
         "device": str(worst["device"]),
         "busy_share": float(worst["busy_share"]),
@@ -195,7 +195,7 @@ def _of_overhead(
     figures = {
         "times": len(rows),
         "overhead_ns": int(ns.sum()),
-        "main": str(table["overhead"].iloc[0]),
+        "main": table["overhead"][0],
     }
 
     def change(draft: Draft) -> None:

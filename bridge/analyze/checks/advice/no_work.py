@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice import rule
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.rule import NSIGHT_BRIDGE, Finding
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.device_work import NoDeviceWork
+from bridge.analyze.core.table import Table
 from bridge.analyze.core.unrecorded import Unrecorded, library_of
 
 NAME, NOT_RECORDED = "no-device-work", "not-recorded"
@@ -54,7 +54,7 @@ def not_recorded(evidence: Evidence) -> Finding | None:
     return Finding(figures, _calls_or_ranges(evidence))
 
 
-def _calls_or_ranges(evidence: Evidence) -> pd.DataFrame:
+def _calls_or_ranges(evidence: Evidence) -> Table:
     """Return the CUDA calls; without any, the ranges of libraries that work on GPUs."""
     calls = np.flatnonzero(evidence.attributed.counted_launches)
     if len(calls):

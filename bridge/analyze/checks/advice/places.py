@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pandas as pd
-
 from bridge.analyze.core.source_lines import source_lines
+from bridge.analyze.core.table import Table
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -29,7 +28,7 @@ class Place:
     line: int
 
 
-def place_of(attributed: AttributedCapture, evidence: pd.DataFrame) -> Place | None:
+def place_of(attributed: AttributedCapture, evidence: Table) -> Place | None:
     """Return the line of the longest event of the first row of evidence, None if it is not known.
 
     An activity has the line of its API call, a range that of the innermost op around it whose place was
@@ -38,7 +37,7 @@ def place_of(attributed: AttributedCapture, evidence: pd.DataFrame) -> Place | N
     is_of_ranges = set(evidence) >= OF_RANGES and not EVENTS & set(evidence)
     if not len(evidence) or not (is_of_ranges or EVENTS & set(evidence)):
         return None
-    row = int(evidence["example"].iloc[0])
+    row = int(evidence["example"][0])
     if row == NONE:
         return None
     known = source_lines(attributed)

@@ -199,12 +199,9 @@ def _by_kernels(result: Sequence[Advice], one: Advice) -> int:
     table = one.finding.evidence
     if "activity" not in table or not len(table):
         return NONE
-    kernel = table["activity"].iloc[0]
+    kernel = table["activity"][0]
     for at, other in enumerate(result):
-        if (
-            "activity" in other.finding.evidence
-            and other.finding.evidence["activity"].iloc[0] == kernel
-        ):
+        if "activity" in other.finding.evidence and other.finding.evidence["activity"][0] == kernel:
             return at
     return NONE
 

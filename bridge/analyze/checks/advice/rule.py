@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice.facts import Evidence
 from bridge.analyze.checks.advice.places import Place
 from bridge.analyze.checks.check import Check
 from bridge.analyze.core.groups import counts, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.critical.retiming import Change
 from bridge.importers.arrays import lookup
@@ -29,7 +29,7 @@ NO_OP = "(no op)"
 Named = tuple[Ints, Sequence[str]]  # a code per row (NONE for none), and the names
 
 
-def activity_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.DataFrame:
+def activity_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> Table:
     """Return a table of activities: op, path, name, total_ns, count and the row of the longest.
 
     ``time`` is summed for each of ``rows``; without it, their duration.
@@ -42,7 +42,7 @@ def activity_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> 
     )
 
 
-def call_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.DataFrame:
+def call_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> Table:
     """Return the same table of API calls."""
     names = evidence.capture.launches.name
     call_names: Named = names.codes[rows], list(names.texts)
@@ -58,20 +58,20 @@ def call_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.D
     )
 
 
-def node_table(evidence: Evidence, nodes: Ints, time: Ints) -> pd.DataFrame:
+def node_table(evidence: Evidence, nodes: Ints, time: Ints) -> Table:
     """Return the same table of ranges, by nodes of the nesting; the example is a row of ranges."""
     return group_rows(
         op_and_path(evidence, nodes), time, evidence.attributed.attribution.nesting.range[nodes]
     )
 
 
-def group_rows(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.DataFrame:
+def group_rows(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> Table:
     """Return one row per combination of names: total_ns, count, and the row of the longest."""
     by_names = {name: _distinct(*named) for name, named in by_names.items()}
     group, first = number_groups(*(code for code, _ in by_names.values()))
     size = len(first)
     order = order_by(group, -time, rows)
-    table = pd.DataFrame(
+    table = Table(
         {
             **{name: texts([*names, ""])[code[first]] for name, (code, names) in by_names.items()},
             "total_ns": sums(group, time, size),
@@ -80,9 +80,7 @@ def group_rows(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.Data
         }
     )
     keys = ["total_ns", "count", *by_names]
-    return table.sort_values(
-        keys, ascending=[False, False] + [True] * len(by_names), ignore_index=True, kind="stable"
-    )
+    return table.sort_values(keys, ascending=[False, False] + [True] * len(by_names))
 
 
 def _distinct(codes: Ints, names: Sequence[str]) -> Named:
@@ -128,7 +126,7 @@ class Finding:
     """
 
     figures: Mapping[str, object]
-    evidence: pd.DataFrame
+    evidence: Table
     ceiling_ns: int = UNKNOWN
     saving_ns: int = UNKNOWN
     change: Change | None = None

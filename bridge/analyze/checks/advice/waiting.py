@@ -79,7 +79,7 @@ def exposed_communication(evidence: Evidence) -> Finding | None:
     if exposed_ns <= MIN_EXPOSED * evidence.wall_ns:
         return None
     rows = np.flatnonzero(evidence.communication)
-    worst = evidence.gpus.iloc[int(evidence.gpus["exposed_ns"].argmax())]
+    worst = evidence.gpus.row(int(evidence.gpus["exposed_ns"].argmax()))
     figures = {
         "device": str(worst["device"]),
         "exposed_ns": exposed_ns,

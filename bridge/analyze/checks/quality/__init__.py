@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.checks.advice.needs import Recorded
 from bridge.analyze.checks.failures import Failure, failures
@@ -21,6 +20,8 @@ from bridge.analyze.checks.quality.amount import (
     ReasonCheck,
 )
 from bridge.analyze.core.device_work import NoDeviceWork, printed
+from bridge.analyze.core.groups import counts, sums
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.gpu_use import no_device_work
 from bridge.join.attributed import AttributedCapture
 
@@ -48,7 +49,7 @@ class Quality:
     score: int | None
     reasons: tuple[Deduction, ...]
     judged: tuple[str, ...]
-    overhead: pd.DataFrame
+    overhead: Table
     nothing: NoDeviceWork | None = None
     messages: tuple[str, ...] = ()
     printed: tuple[str, ...] = ()
@@ -89,21 +90,20 @@ def quality(attributed: AttributedCapture, reasons: Sequence[ReasonCheck] = REAS
     )
 
 
-def _overhead(evidence: CaptureEvidence) -> pd.DataFrame:
+def _overhead(evidence: CaptureEvidence) -> Table:
     """Return the work of the profiler by name, longest first."""
     table = evidence.capture.overhead
-    whole = np.maximum(table.end - table.start, 0)
-    rows = pd.DataFrame(
+    names = table.name.used
+    code = table.name.recoded(names).codes
+    result = Table(
         {
-            "name": table.name.to_numpy(),
-            "total_ns": whole,
-            "inside_ns": evidence.overhead.inside,
+            "name": names,
+            "count": counts(code, len(names)),
+            "total_ns": sums(code, np.maximum(table.end - table.start, 0), len(names)),
+            "inside_ns": sums(code, evidence.overhead.inside, len(names)),
         }
     )
-    result = rows.groupby("name", sort=True).agg(
-        count=("total_ns", "size"), total_ns=("total_ns", "sum"), inside_ns=("inside_ns", "sum")
-    )
-    return result.reset_index().sort_values("total_ns", ascending=False, kind="stable")
+    return result.sort_values(["total_ns", "name"], [False, True])
 
 
 __all__ = ["BEST", "REASONS", "Deduction", "Measurement", "Quality", "ReasonCheck", "quality"]

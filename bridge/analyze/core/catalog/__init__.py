@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from bridge.analyze.core.catalog.column import (
     BYTES,
@@ -35,7 +35,7 @@ __all__ = [
 
 ON_HOST = " without activities"  # ends the names of columns to display without work on a GPU
 # The columns of each table: of views, of tables by dimensions, and of other commands.
-TABLES: Mapping[str, TableColumns] = {
+TABLES: dict[str, TableColumns] = {
     name: columns for name, columns in COLUMNS.items() if name[0] != "@"
 }
 # Columns of all tables by their names; those of comparisons hold texts.

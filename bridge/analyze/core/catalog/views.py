@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bridge.analyze.core.catalog.column import COLUMNS, TableColumns
+
+if TYPE_CHECKING:
+    from bridge.analyze.core.table import Table
 
 # The kinds of rows of tables whose columns can be selected.
 RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
@@ -50,8 +54,8 @@ class View:
         name: as `--by` takes it.
         question: what the table answers, for `--by list` and the documentation.
         columns: its columns; those that name a row come first.
-        rows: the function that computes the rows, as ``folder.module:function`` in
-            `bridge.analyze`. It is imported when the table is asked for.
+        rows: the function that computes the rows; of a built-in table its place in
+            `bridge.analyze`, as ``folder.module:function``, which is imported when the table is asked for.
         takes: fields or properties of a `TableRequest` that the function takes as keywords of the
             same names.
         host: the columns to display where a report has no work on a GPU, if they differ.
@@ -72,7 +76,7 @@ class View:
     name: str
     question: str
     columns: TableColumns
-    rows: str
+    rows: str | Callable[..., Table]
     takes: tuple[str, ...] = ()
     host: TableColumns | None = None
     labels: tuple[str, ...] = ()
@@ -87,7 +91,7 @@ class View:
     page: str = ""
 
 
-VIEWS: Mapping[str, View] = {
+VIEWS: dict[str, View] = {
     view.name: view
     for view in (
         View(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.counters.samples import Sampled, Series, project, series_of
 from bridge.join.arrays import Ints, unions
 from bridge.join.attributed import AttributedCapture
 
 
-def by_counter(attributed: AttributedCapture) -> pd.DataFrame:
+def by_counter(attributed: AttributedCapture) -> Table:
     """Return one row per GPU with work and metric, by GPU and name.
 
     Samples count from the start of the GPU's first activity to the end of its last one, in the
@@ -28,13 +29,16 @@ def by_counter(attributed: AttributedCapture) -> pd.DataFrame:
         for name in sorted(series):  # one iteration per metric of a GPU
             figures = _figures(attributed, series_of(attributed, [series[name]]), work)
             rows.append({"device": devices.names[device], "counter": name, **figures})
-    table = pd.DataFrame(rows, columns=[*_TEXTS, *_INTS, *_FLOATS])
-    types = {**dict.fromkeys(_INTS, np.int64), **dict.fromkeys(_FLOATS, float)}
-    return table.assign(**{c: texts(table[c]) for c in _TEXTS}).astype(types)
+    return Table(
+        {name: np.array([row[name] for row in rows], kind) for name, kind in _COLUMNS.items()}
+    )
 
 
-_TEXTS, _INTS = ("device", "counter"), ("samples", "interval_ns", "sampled_ns")
-_FLOATS = ("mean", "busy_mean", "peak")
+_COLUMNS: Mapping[str, type] = {
+    **dict.fromkeys(("device", "counter"), object),
+    **dict.fromkeys(("samples", "interval_ns", "sampled_ns"), np.int64),
+    **dict.fromkeys(("mean", "busy_mean", "peak"), float),
+}
 
 
 def _figures(attributed: AttributedCapture, series: Series, work: Ints) -> dict[str, float]:

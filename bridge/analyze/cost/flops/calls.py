@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.call_details import input_shapes
 from bridge.analyze.core.groups import Floats
+from bridge.importers.arrays import factorize
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -293,7 +293,7 @@ class RangeCosts:
 
     @classmethod
     def _spread(cls, costs: list[Cost], place: Ints) -> RangeCosts:
-        formula_of, formulas = pd.factorize(np.array([cost.formula for cost in costs], object))
+        formula_of, formulas = factorize(np.array([cost.formula for cost in costs], object))
         dtype = np.array([DTYPES.index(c.dtype) if c.dtype else NONE for c in costs], np.int64)
         return cls(
             np.array([cost.flops for cost in costs], np.float64)[place],
@@ -308,7 +308,7 @@ def _distinct(keys: list[Ints]) -> tuple[Ints, Ints]:
     """Return a code per row, and the first row of each code."""
     code = np.zeros(len(keys[0]), np.int64)
     for key in keys:
-        code = pd.factorize(code * (int(key.max(initial=0)) + 2) + key + 1)[0].astype(np.int64)
+        code = factorize(code * (int(key.max(initial=0)) + 2) + key + 1)[0]
     firsts = np.zeros(int(code.max(initial=NONE)) + 1, np.int64)
     firsts[code[::-1]] = np.arange(len(code))[::-1]
     return code, firsts

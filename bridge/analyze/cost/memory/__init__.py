@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.categories import by_category
 from bridge.analyze.cost.memory.groups import alive_at_peak, summary
 from bridge.analyze.cost.memory.ops import by_allocation, by_op, by_scope, by_step
@@ -30,11 +30,11 @@ __all__ = [
 EVENTS = ("allocate", "release", "held before", "reserve")
 
 
-def by_event(usage: MemoryUsage) -> pd.DataFrame:
+def by_event(usage: MemoryUsage) -> Table:
     """Return one row per selected event, in order of time, numbered among all events from 0."""
     events, table = usage.events, usage.attributed.capture.memory
     rows = np.flatnonzero(usage.counted)
-    return pd.DataFrame(
+    return Table(
         {
             "trace": rows,
             "time_ns": usage.since_start(rows),

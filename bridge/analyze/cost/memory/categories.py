@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.groups import peak_events
 from bridge.analyze.cost.memory.ops import ALIVE, NOT_RECORDED, STATES, lifetimes
 from bridge.analyze.cost.memory.usage import MemoryUsage
@@ -387,7 +387,7 @@ class _AllocationFacts:
 # -- Tables
 
 
-def by_category(usage: MemoryUsage) -> pd.DataFrame:
+def by_category(usage: MemoryUsage) -> Table:
     """Return one row per process, device, kind of memory and category in use.
 
     Categories are in the order of `CATEGORIES`. ``at_peak_bytes`` is the memory of the category at
@@ -395,9 +395,9 @@ def by_category(usage: MemoryUsage) -> pd.DataFrame:
     """
     categories = Categories(usage)
     parts = [_categories_of_group(categories, group) for group in range(len(usage.events.groups))]
-    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    table = Table.concat(parts) if parts else Table()
     rows = np.flatnonzero(table["peak_bytes"] + table["allocations"] + table["at_peak_bytes"] > 0)
-    return table.iloc[rows].reset_index(drop=True)
+    return table[rows]
 
 
 def category_levels(categories: Categories, group: int) -> tuple[Ints, Ints]:
@@ -422,7 +422,7 @@ def category_levels(categories: Categories, group: int) -> tuple[Ints, Ints]:
     return rows, np.cumsum(change, axis=0)
 
 
-def _categories_of_group(categories: Categories, group: int) -> pd.DataFrame:
+def _categories_of_group(categories: Categories, group: int) -> Table:
     usage, size = categories.usage, len(CATEGORIES)
     rows, level = category_levels(categories, group)
     is_selected = np.concatenate(
@@ -434,7 +434,7 @@ def _categories_of_group(categories: Categories, group: int) -> pd.DataFrame:
         row_at_peak = 0
     allocations = rows[usage.is_made[rows] & usage.counted[rows]]
     category = categories.of_event[allocations]
-    return pd.DataFrame(
+    return Table(
         {
             "category": texts(CATEGORIES),
             **usage.places(np.full(size, group)),

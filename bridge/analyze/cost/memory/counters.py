@@ -6,9 +6,9 @@ import json
 import re
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import Floats, texts
+from bridge.analyze.core.table import Table
 from bridge.importers.frames import COUNTER
 from bridge.join.arrays import Flags, Ints
 from bridge.join.attributed import AttributedCapture
@@ -17,11 +17,11 @@ DOMAIN = "memory"
 MEMORY_NAME = re.compile(r"memory|allocated|reserved|resident", re.IGNORECASE)
 
 
-def samples(attributed: AttributedCapture) -> pd.DataFrame:
+def samples(attributed: AttributedCapture) -> Table:
     """Return all samples of memory: name, report, process, time in ns, value in bytes."""
     marks, rows = attributed.capture.marks, np.flatnonzero(is_memory_sample(attributed))
     names = [name.removeprefix(COUNTER) for name in marks.name.texts]
-    return pd.DataFrame(
+    return Table(
         {
             "name": texts(names)[marks.name.codes[rows]],
             **{c: marks[c][rows] for c in ("report", "process", "time")},

@@ -5,18 +5,20 @@ Long series are thinned so that no peak is lost.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, lowest, sums
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.categories import CATEGORIES, Categories, category_levels
 from bridge.analyze.cost.memory.groups import groups_by_peak, summary
 from bridge.analyze.cost.memory.ops import BEFORE_START, STATES, lifetimes
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NO_OP, MemoryUsage
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges, unions
 
 # -- Stacked areas by category
@@ -72,7 +74,7 @@ def stacked_areas(usage: MemoryUsage, *, thin: bool = True) -> StackedAreas:
     facts = usage.attributed.capture.facts
     groups = groups_by_peak(usage)[:MAX_PANELS]
     panels = tuple(
-        _areas_panel(categories, group, table.iloc[nth].to_dict(), thin=thin)
+        _areas_panel(categories, group, table.row(nth), thin=thin)
         for nth, group in enumerate(groups)
     )
     epoch = facts[0].epoch_ns
@@ -85,7 +87,7 @@ def stacked_areas(usage: MemoryUsage, *, thin: bool = True) -> StackedAreas:
 
 
 def _areas_panel(
-    categories: Categories, group: int, row: dict[object, object], *, thin: bool
+    categories: Categories, group: int, row: Mapping[str, Any], *, thin: bool
 ) -> AreaPanel:
     usage = categories.usage
     rows, level = category_levels(categories, group)
@@ -150,8 +152,8 @@ class FlowPanel:
     start: int
     end: int
     height: int
-    tiles: pd.DataFrame
-    curve: pd.DataFrame
+    tiles: Table
+    curve: Table
     peak_ns: int
     peak_bytes: int
     peak_op: str
@@ -201,7 +203,7 @@ def flow(usage: MemoryUsage) -> Flow:
     time = usage.events.time - start_of_capture
     start = np.where(first == NONE, span[0], lookup(time, first, 0))
     stop = np.where(end == NONE, span[1], lookup(time, end, 0))
-    tiles = pd.DataFrame(
+    tiles = Table(
         {
             "group": usage.group[described],
             "start": np.clip(start, *span),
@@ -213,24 +215,24 @@ def flow(usage: MemoryUsage) -> Flow:
         }
     )
     color, ops = _colors(usage, tiles)
-    tiles["color"] = color
+    tiles = tiles.assign(color=color)
     table = summary(usage)
     listed = table.head(MAX_PANELS)
     groups = groups_by_peak(usage)
     panels = tuple(
-        _panel(usage, tiles, groups[nth], listed.iloc[nth], span) for nth in range(len(listed))
+        _panel(usage, tiles, groups[nth], listed.row(nth), span) for nth in range(len(listed))
     )
     return Flow(usage.attributed.capture.source, panels, ops, len(table) - len(listed))
 
 
-def _colors(usage: MemoryUsage, tiles: pd.DataFrame) -> tuple[Ints, tuple[str, ...]]:
+def _colors(usage: MemoryUsage, tiles: Table) -> tuple[Ints, tuple[str, ...]]:
     """Assign colours to the ops with the largest product of bytes and lifetime."""
-    code = tiles["code"].to_numpy()
-    pair, distinct = pd.factorize(code)
+    code = tiles["code"]
+    pair, distinct = factorize(code)
     area = np.zeros(len(distinct))
-    np.add.at(area, pair, tiles["bytes"].to_numpy() * tiles["lifetime"].to_numpy().astype(float))
+    np.add.at(area, pair, tiles["bytes"] * tiles["lifetime"].astype(float))
     area[distinct < NONE] = -1.0
-    order = np.argsort(-area, kind="stable")
+    order = np.argsort(-area)
     ranked = [n for n in order.tolist() if distinct[n] >= NONE]
     place = np.full(len(distinct), OTHER_COLOR)
     place[ranked[:COLORED_OPS]] = np.arange(min(COLORED_OPS, len(ranked)))
@@ -244,15 +246,15 @@ def _op_name(usage: MemoryUsage, code: int) -> str:
 
 
 def _panel(
-    usage: MemoryUsage, tiles: pd.DataFrame, group: int, row: pd.Series, span: tuple[int, int]
+    usage: MemoryUsage, tiles: Table, group: int, row: Mapping[str, Any], span: tuple[int, int]
 ) -> FlowPanel:
-    own_tiles = tiles[tiles["group"] == group].reset_index(drop=True)
-    low, height = _compact_addresses(own_tiles["address"].to_numpy(), own_tiles["bytes"].to_numpy())
-    own_tiles = own_tiles.assign(low=low, high=low + own_tiles["bytes"].to_numpy(), count=1)
+    own_tiles = tiles[tiles["group"] == group]
+    low, height = _compact_addresses(own_tiles["address"], own_tiles["bytes"])
+    own_tiles = own_tiles.assign(low=low, high=low + own_tiles["bytes"], count=1)
     small = _smallest(own_tiles)
-    merged = _merge_tiles(own_tiles.iloc[small], span, height)
+    merged = _merge_tiles(own_tiles[small], span, height)
     single = np.setdiff1d(np.arange(len(own_tiles)), small)
-    all_tiles = pd.concat([own_tiles.iloc[single], merged], ignore_index=True)
+    all_tiles = Table.concat([own_tiles[single], merged])
     all_tiles = all_tiles.assign(op=[_op_name(usage, code) for code in all_tiles["code"].tolist()])
     gpu = "" if row["device"] == NONE else f" of GPU {row['device']}"
     return FlowPanel(
@@ -280,17 +282,15 @@ def _compact_addresses(address: Ints, size: Ints) -> tuple[Ints, int]:
     return before[block] + address - start[block], int((end - start).sum())
 
 
-def _smallest(tiles: pd.DataFrame) -> Ints:
+def _smallest(tiles: Table) -> Ints:
     """Return the allocations beyond `MAX_RECTANGLES`, those with the smallest area."""
     if len(tiles) <= MAX_RECTANGLES:
         return np.empty(0, np.int64)
-    length = (tiles["end"] - tiles["start"]).to_numpy().astype(float)
-    return np.sort(
-        np.argsort(-(length + 1) * tiles["bytes"].to_numpy(), kind="stable")[MAX_RECTANGLES:]
-    )
+    length = (tiles["end"] - tiles["start"]).astype(float)
+    return np.sort(np.argsort(-(length + 1) * tiles["bytes"])[MAX_RECTANGLES:])
 
 
-def _merge_tiles(tiles: pd.DataFrame, span: tuple[int, int], height: int) -> pd.DataFrame:
+def _merge_tiles(tiles: Table, span: tuple[int, int], height: int) -> Table:
     """Merge tiles in the same grid cells; the grid is made coarser until there are few."""
     across, up = MAX_ACROSS, MAX_UP
     while len(tiles):
@@ -302,31 +302,30 @@ def _merge_tiles(tiles: pd.DataFrame, span: tuple[int, int], height: int) -> pd.
 
 
 def _grid_cells(
-    tiles: pd.DataFrame, span: tuple[int, int], height: int, across: int, up: int
+    tiles: Table, span: tuple[int, int], height: int, across: int, up: int
 ) -> tuple[Ints, Ints]:
     length = max(1, span[1] - span[0])
     start, end = (
-        ((tiles[c].to_numpy() - span[0]) / length * across).astype(np.int64)
-        for c in ("start", "end")
+        ((tiles[c] - span[0]) / length * across).astype(np.int64) for c in ("start", "end")
     )
-    low = (tiles["low"].to_numpy() / max(1, height) * up).astype(np.int64)
+    low = (tiles["low"] / max(1, height) * up).astype(np.int64)
     return number_groups(start, end, low)
 
 
-def _bounding_tiles(tiles: pd.DataFrame, place: Ints, distinct: Ints) -> pd.DataFrame:
+def _bounding_tiles(tiles: Table, place: Ints, distinct: Ints) -> Table:
     """Return one tile around those of each cell; its op is that of its largest allocation."""
     groups = len(distinct)
-    size = tiles["bytes"].to_numpy()
+    size = tiles["bytes"]
     order = order_by(place, -size)
     first = order[run_edges(place[order])[:-1]]
-    ends = {c: highest(place, tiles[c].to_numpy(), groups) for c in ("end", "high", "lifetime")}
-    starts = {c: lowest(place, tiles[c].to_numpy(), groups) for c in ("start", "low", "address")}
-    copied = {c: tiles[c].to_numpy()[first] for c in ("group", "code", "color")}
+    ends = {c: highest(place, tiles[c], groups) for c in ("end", "high", "lifetime")}
+    starts = {c: lowest(place, tiles[c], groups) for c in ("start", "low", "address")}
+    copied = {c: tiles[c][first] for c in ("group", "code", "color")}
     total = {"bytes": sums(place, size, groups), "count": counts(place, groups)}
-    return pd.DataFrame({**copied, **starts, **ends, **total})
+    return Table({**copied, **starts, **ends, **total})
 
 
-def _curve(usage: MemoryUsage, group: int, span: tuple[int, int]) -> pd.DataFrame:
+def _curve(usage: MemoryUsage, group: int, span: tuple[int, int]) -> Table:
     """Return the used bytes over time; long series are thinned to the maximum of each bin."""
     rows = np.flatnonzero(usage.counted & (usage.group == group))
     time, used = usage.since_start(rows), usage.used[rows]
@@ -336,4 +335,4 @@ def _curve(usage: MemoryUsage, group: int, span: tuple[int, int]) -> pd.DataFram
         selected = np.sort(order[run_edges(place[order])[:-1]])
         selected = np.union1d(selected, [len(rows) - 1])
         time, used = time[selected], used[selected]
-    return pd.DataFrame({"time": time, "used": used})
+    return Table({"time": time, "used": used})

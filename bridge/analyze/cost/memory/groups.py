@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NAMES, MemoryUsage
 from bridge.importers.arrays import MISSING, lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 
 
-def summary(usage: MemoryUsage) -> pd.DataFrame:
+def summary(usage: MemoryUsage) -> Table:
     """Return one row per file, process, device and kind of memory, highest peak first."""
     events, groups = usage.events, len(usage.events.groups)
     rows = np.flatnonzero(usage.counted)
@@ -23,7 +23,7 @@ def summary(usage: MemoryUsage) -> pd.DataFrame:
         peak = np.where(usage.base >= peak_bytes, NONE, peak)
         peak_bytes = np.maximum(usage.base, peak_bytes)
     size = usage.size[rows]
-    table = pd.DataFrame(
+    table = Table(
         {
             **usage.places(all_groups),
             "allocations": counts(group[is_made], groups),
@@ -42,7 +42,7 @@ def summary(usage: MemoryUsage) -> pd.DataFrame:
         }
     )
     present = np.flatnonzero(counts(group, groups) > 0)
-    return table.iloc[present[order_by(-peak_bytes[present], present)]].reset_index(drop=True)
+    return table[present[order_by(-peak_bytes[present], present)]]
 
 
 def groups_by_peak(usage: MemoryUsage) -> list[int]:
@@ -92,7 +92,7 @@ def alive_events(usage: MemoryUsage) -> tuple[Ints, Ints, Ints]:
     return rows, unexplained, remaining[unexplained]
 
 
-def alive_at_peak(usage: MemoryUsage) -> pd.DataFrame:
+def alive_at_peak(usage: MemoryUsage) -> Table:
     """Return one row per process, device, kind and op with what was alive at the peak.
 
     What was allocated before the capture has a row of its own.
@@ -103,17 +103,18 @@ def alive_at_peak(usage: MemoryUsage) -> pd.DataFrame:
     size = sums(pair, usage.size[rows], len(distinct))
     ops = usage.op_names(rows[distinct])
     group = np.concatenate((usage.group[rows][distinct], earlier))
-    table = pd.DataFrame(
+    whole = _at(usage.used, peak_events(usage, usage.used))[group]
+    size = np.concatenate((size, earlier_bytes))
+    table = Table(
         {
             **usage.places(group),
             "op": np.concatenate((ops, texts([BEFORE_CAPTURE] * len(earlier)))),
             "count": np.concatenate((counts(pair, len(distinct)), np.full(len(earlier), MISSING))),
-            "bytes": np.concatenate((size, earlier_bytes)),
+            "bytes": size,
+            "share": ratio(size, whole),
         }
     )
-    whole = _at(usage.used, peak_events(usage, usage.used))[group]
-    table["share"] = ratio(table["bytes"].to_numpy(), whole)
-    return table.iloc[order_by(-whole, group, -table["bytes"].to_numpy())].reset_index(drop=True)
+    return table[order_by(-whole, group, -size)]
 
 
 def _peak_columns(usage: MemoryUsage, prefix: str, at: Ints) -> dict[str, Ints | NAMES]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import stacks
 from bridge.analyze.core.groups import counts, highest, ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.groups import alive_events, peak_events
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NO_OP, MemoryUsage
 from bridge.importers import frames
@@ -36,7 +36,7 @@ def range_maxima(values: Ints, first: Ints, last: Ints) -> Ints:
 # -- Memory at the peak by path
 
 
-def by_scope(usage: MemoryUsage) -> pd.DataFrame:
+def by_scope(usage: MemoryUsage) -> Table:
     """Return one row per process, device, kind and path with anything alive at the peak.
 
     ``bytes`` were allocated in the innermost op of the path, ``total_bytes`` also under it. What
@@ -62,7 +62,7 @@ def by_scope(usage: MemoryUsage) -> pd.DataFrame:
     is_unknown = counts(earlier_row, group_count) > 0
     total = sums(total_row, size[event_row], group_count) + earlier_total
     peak_bytes = lookup(usage.used, peak_events(usage, usage.used), 0)[group_of_row]
-    table = pd.DataFrame(
+    table = Table(
         {
             "path": texts(names)[code],
             **usage.places(group_of_row),
@@ -73,7 +73,7 @@ def by_scope(usage: MemoryUsage) -> pd.DataFrame:
             "share": ratio(total, peak_bytes),
         }
     )
-    return table.iloc[order_by(-peak_bytes, group_of_row, -total, code)].reset_index(drop=True)
+    return table[order_by(-peak_bytes, group_of_row, -total, code)]
 
 
 def _path_rows(usage: MemoryUsage, rows: Ints, no_op: int) -> tuple[Ints, Ints, Ints]:
@@ -93,7 +93,7 @@ def _path_rows(usage: MemoryUsage, rows: Ints, no_op: int) -> tuple[Ints, Ints, 
 DEFAULT_LATER = 2  # steps until the later check
 
 
-def by_step(usage: MemoryUsage, later: int = DEFAULT_LATER) -> pd.DataFrame:
+def by_step(usage: MemoryUsage, later: int = DEFAULT_LATER) -> Table:
     """Return one row per step, process, device and kind of memory, in this order.
 
     ``kept_bytes`` were allocated in the step and alive at its end, ``later_bytes`` are those still
@@ -112,13 +112,11 @@ def by_step(usage: MemoryUsage, later: int = DEFAULT_LATER) -> pd.DataFrame:
         if len(steps_of_group):
             parts.append(_steps_of_group(usage, group, steps_of_group, later))
     if not parts:
-        return pd.DataFrame({"step": np.empty(0, np.int64)})
-    return pd.concat(parts, ignore_index=True)
+        return Table({"step": np.empty(0, np.int64)})
+    return Table.concat(parts)
 
 
-def _steps_of_group(
-    usage: MemoryUsage, group: int, steps_of_group: Ints, later: int
-) -> pd.DataFrame:
+def _steps_of_group(usage: MemoryUsage, group: int, steps_of_group: Ints, later: int) -> Table:
     steps, events = usage.attributed.iterations, usage.events
     rows = np.flatnonzero(usage.group == group)
     time, level = events.time[rows], usage.used[rows]
@@ -138,7 +136,7 @@ def _steps_of_group(
     later_bytes = sums(
         step_row[is_allocated][is_kept_later], size[is_allocated][is_kept_later], count
     )
-    return pd.DataFrame(
+    return Table(
         {
             "step": steps.number[steps_of_group],
             **usage.places(np.full(count, group)),
@@ -192,7 +190,7 @@ def lifetimes(usage: MemoryUsage) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def by_allocation(usage: MemoryUsage) -> pd.DataFrame:
+def by_allocation(usage: MemoryUsage) -> Table:
     """Return one row per allocation made or released in the selected time, largest first."""
     first, end, state = lifetimes(usage)
     counted = np.append(usage.counted, False)
@@ -203,7 +201,7 @@ def by_allocation(usage: MemoryUsage) -> pd.DataFrame:
     start = _times(usage, np.where(state == STATES.index(BEFORE_START), NONE, first))
     stop = _times(usage, end)
     unknown = (start == MISSING) | (stop == MISSING)
-    result = pd.DataFrame(
+    result = Table(
         {
             "op": np.where(first == NONE, texts([BEFORE_CAPTURE]), usage.op_names(first)),
             **usage.places(usage.group[described]),
@@ -223,7 +221,7 @@ def by_allocation(usage: MemoryUsage) -> pd.DataFrame:
         }
     )
     order = order_by(-usage.size[described], usage.events.time[described])
-    return result.iloc[order].reset_index(drop=True)
+    return result[order]
 
 
 def _times(usage: MemoryUsage, rows: Ints) -> Ints:
@@ -237,7 +235,7 @@ def _times(usage: MemoryUsage, rows: Ints) -> Ints:
 # -- Memory by op
 
 
-def by_op(usage: MemoryUsage) -> pd.DataFrame:
+def by_op(usage: MemoryUsage) -> Table:
     """Return one row per op and kind of memory, over all processes and devices.
 
     The op that allocates most comes first. ``peak_bytes`` is the maximum rise of the memory of a
@@ -261,7 +259,7 @@ def by_op(usage: MemoryUsage) -> pd.DataFrame:
     )
     ops, kind = np.divmod(distinct, kinds)
     groups = len(distinct)
-    table = pd.DataFrame(
+    table = Table(
         {
             "op": texts([NO_OP, *usage.attributed.ops])[ops],
             "memory": texts(frames.MEMORY_KINDS)[kind],
@@ -277,7 +275,7 @@ def by_op(usage: MemoryUsage) -> pd.DataFrame:
         }
     )
     order = np.lexsort((distinct, -table["total_allocated_bytes"], -table["allocated_bytes"]))
-    return table.iloc[order].reset_index(drop=True)
+    return table[order]
 
 
 def _pair(op: Ints, kind: Ints, kinds: int) -> Ints:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, ratio, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.usage import NAMES, NO_OP, PID_BITS, innermost_open
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import COUNTER
@@ -106,7 +106,7 @@ def _after(used: Ints, place: Ints, kind: Ints, device: Ints, wanted: int) -> In
     return np.where(fits, place, NONE)
 
 
-def by_sample(samples: Samples) -> pd.DataFrame:
+def by_sample(samples: Samples) -> Table:
     """Return one row per sample, numbered per device in time order; -1 is unknown."""
     _, first = number_groups(*_device_keys(samples))
     starts = np.sort(first) if len(first) else first
@@ -114,7 +114,7 @@ def by_sample(samples: Samples) -> pd.DataFrame:
         np.arange(len(samples))
         - starts[np.searchsorted(starts, np.arange(len(samples)), "right") - 1]
     )
-    return pd.DataFrame(
+    return Table(
         {
             "trace": since,
             "time_ns": samples.time - samples.attributed.capture.began,
@@ -128,10 +128,10 @@ def by_sample(samples: Samples) -> pd.DataFrame:
     )
 
 
-def samples_by_op(samples: Samples) -> pd.DataFrame:
+def samples_by_op(samples: Samples) -> Table:
     """Return one row per op and device: number of samples, maximum used and reserved bytes."""
     group, first = number_groups(samples.op, *_device_keys(samples))
-    table = pd.DataFrame(
+    table = Table(
         {
             "op": _op_names(samples, samples.op[first]),
             **_device_columns(samples, first),
@@ -140,10 +140,10 @@ def samples_by_op(samples: Samples) -> pd.DataFrame:
             "peak_reserved_bytes": highest(group, samples.reserved, len(first)),
         }
     )
-    return table.sort_values(["peak_bytes", "op"], ascending=[False, True], ignore_index=True)
+    return table.sort_values(["peak_bytes", "op"], ascending=[False, True])
 
 
-def sample_peaks(samples: Samples) -> pd.DataFrame:
+def sample_peaks(samples: Samples) -> Table:
     """Return one row per process and device with the peaks of used and reserved memory.
 
     The highest peak comes first. Each peak is the first maximum of its own, with time, op and step.
@@ -155,7 +155,7 @@ def sample_peaks(samples: Samples) -> pd.DataFrame:
     )
     is_known = samples.reserved[reserved] != NONE
     unused = 1 - ratio(samples.used[reserved], np.where(is_known, samples.reserved[reserved], 1))
-    table = pd.DataFrame(
+    table = Table(
         {
             **_device_columns(samples, first),
             "samples": counts(group, len(first)),
@@ -167,7 +167,7 @@ def sample_peaks(samples: Samples) -> pd.DataFrame:
             "driver_bytes": highest(group, samples.driver_bytes, len(first)),
         }
     )
-    return table.sort_values("peak_bytes", ascending=False, ignore_index=True, kind="stable")
+    return table.sort_values("peak_bytes", ascending=False)
 
 
 def _highest(group: Ints, level: Ints, groups: int) -> Ints:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import Floats, texts
+from bridge.analyze.core.table import Table
 from bridge.importers.capture import Capture
 from bridge.importers.ncu.metrics import KernelMetrics, Metrics
 from bridge.join.arrays import Ints
@@ -224,12 +224,12 @@ def _metric_by_full_name(metrics: Metrics, name: str) -> MetricValues:
     numbers = _numbers(values, rows, metrics.kernels)
     if np.isnan(numbers[values.kernel[rows]]).all():
         text_values = texts([""] * len(numbers))
-        text_values[values.kernel[rows]] = values.text[rows].to_numpy()
+        text_values[values.kernel[rows]] = values.text[rows]
         return MetricValues(MAX, unit, numbers, text_values)
     return MetricValues(default_aggregation(name, unit), unit, numbers)
 
 
-def metric_list(capture: Capture) -> pd.DataFrame:
+def metric_list(capture: Capture) -> Table:
     """Return one row per metric, short names first: unit, aggregation and number of kernels."""
     select_metrics(capture, ())
     metrics = capture.metrics
@@ -250,7 +250,7 @@ def metric_list(capture: Capture) -> pd.DataFrame:
     ):
         rows.append((name, of, "" if is_text else default_aggregation(name, of), number))
     metric, unit, aggregation, kernels = zip(*(row for row in rows if row[3]), strict=True)
-    return pd.DataFrame(
+    return Table(
         {
             "metric": texts(metric),
             "unit": texts(unit),

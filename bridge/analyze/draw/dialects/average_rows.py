@@ -13,6 +13,8 @@ from enum import IntEnum
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from bridge.analyze.core.table import Table
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -104,7 +106,7 @@ class Averages(Sequence[Average]):
     """The rows, in the order in which their first calls began.
 
     Attributes:
-        frame: the rows in ns, with the columns key, device_type ("cpu", "cuda"),
+        sums: the rows in ns, with the columns key, device_type ("cpu", "cuda"),
             is_user_annotation, count, self_cpu_ns, cpu_total_ns, self_device_ns, device_total_ns,
             input_shapes, stack and overload_name (texts; the entries of a stack are lines, innermost
             first), flops, is_top.
@@ -113,12 +115,12 @@ class Averages(Sequence[Average]):
 
     """
 
-    frame: pd.DataFrame
+    sums: Table
     use_device: str | None = None
     shapes: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.frame)
+        return len(self.sums)
 
     @overload
     def __getitem__(self, index: int) -> Average: ...
@@ -127,8 +129,8 @@ class Averages(Sequence[Average]):
     def __getitem__(self, index: int | slice) -> Average | list[Average]:
         """Return a row by its index, or a list of rows for a slice."""
         if isinstance(index, slice):
-            return [self._row(row) for row in self.frame.iloc[index].to_dict("records")]
-        return self._row(self.frame.iloc[index].to_dict())
+            return [self._row(row) for row in self.sums[index].records()]
+        return self._row(self.sums.row(range(len(self))[index]))
 
     def __iter__(self) -> Iterator[Average]:
         return iter(self[:])
@@ -152,9 +154,14 @@ class Averages(Sequence[Average]):
         )
 
     @property
+    def frame(self) -> pd.DataFrame:
+        """The rows in ns as a data frame, with the columns of ``sums``."""
+        return self.sums.to_pandas()
+
+    @property
     def self_cpu_time_total(self) -> float:
         """The sum of the self times, in µs."""
-        return int(self.frame["self_cpu_ns"].sum()) / US
+        return int(self.sums["self_cpu_ns"].sum()) / US
 
     def total_average(self) -> Average:
         """Return one row that sums up all rows: host time counted once, and every activity once.
@@ -163,11 +170,11 @@ class Averages(Sequence[Average]):
         """
         if not len(self):
             raise ValueError("no rows: there is no total average")
-        on_device = self.frame["device_type"] != "cpu"
-        host = int(self.frame["self_cpu_ns"].sum()) / US
-        device = int(self.frame.loc[on_device, "self_device_ns"].sum()) / US
-        count = int(self.frame["count"].sum())
-        flops = self.frame["flops"].sum()
+        on_device = self.sums["device_type"] != "cpu"
+        host = int(self.sums["self_cpu_ns"].sum()) / US
+        device = int(self.sums["self_device_ns"][on_device].sum()) / US
+        count = int(self.sums["count"].sum())
+        flops = self.sums["flops"].sum()
         return Average(
             TOTAL,
             count,

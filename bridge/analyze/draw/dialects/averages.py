@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.call_details import call_stacks, input_shapes, overloads
 from bridge.analyze.core.calltree import outermost as once
 from bridge.analyze.core.calltree import subtree_sums
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.draw.dialects.average_rows import Averages
 from bridge.analyze.draw.dialects.torch import activity_names
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -71,7 +71,7 @@ def _recorded_stacks(
     """Return the stacks that annotations recorded, cut to so many frames."""
     code, distinct = call_stacks(attributed)
     cut = ["\n".join(text.splitlines()[:levels]) for text in distinct]
-    codes, names = pd.factorize(np.array([*cut, ""], object))
+    codes, names = factorize(np.array([*cut, ""], object))
     return codes[code[_forward(attributed, rows)]].astype(np.int64), list(names)
 
 
@@ -293,7 +293,7 @@ class Keys:
             (self.stack, self.stacks),
             (self.overload, self.overloads),
         ):
-            group = pd.factorize(group * len(values) + column)[0]
+            group = factorize(group * len(values) + column)[0]
         group = group.astype(np.int64)
         first = np.zeros(int(group.max(initial=NONE)) + 1, np.int64)
         first[group[::-1]] = np.arange(len(group))[::-1]
@@ -326,7 +326,7 @@ def averages(
     order = _first_begun(attributed, host, np.concatenate((host_group, device_group)))
     # A group without calls holds only items that are counted as others.
     used = order[table["count"][order] > 0]
-    frame = pd.DataFrame(table).iloc[used].reset_index(drop=True)
+    frame = Table(table)[used]
     values = {text: json.loads(text) for text in keys.shapes if text}
     return Averages(frame, CUDA if len(attributed.capture.activities) else None, values)
 
@@ -337,7 +337,7 @@ def _keys(
     """Return the keys of all items of the host, followed by those of all activities."""
     work = activity_names(attributed.capture.activities)
     items, activities = len(host.row), len(work.codes)
-    codes, names = pd.factorize(np.array([*host.names, *work.names, ""], object))
+    codes, names = factorize(np.array([*host.names, *work.names, ""], object))
     host_codes, device_codes = (
         codes[: len(host.names)],
         np.append(codes[len(host.names) : -1], NONE),
@@ -373,7 +373,7 @@ def _empty_text(distinct: list[str]) -> int:
 def _shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct shapes as JSON; lists of tensors are ``[]``."""
     code, distinct = input_shapes(attributed)
-    codes, names = pd.factorize(np.array([*map(_without_lists, distinct)], object))
+    codes, names = factorize(np.array([*map(_without_lists, distinct)], object))
     return codes[code].astype(np.int64), list(names)
 
 
@@ -420,7 +420,8 @@ def _calls(attributed: AttributedCapture, host: Host) -> Ints:
     """Return the items that count as calls; for a call in slices, its first slice."""
     rows = host.row[: host.ranges]
     again = np.zeros(len(host.row), bool)
-    again[: host.ranges] = pd.Series(attributed.call[rows]).duplicated().to_numpy()
+    again[: host.ranges] = True
+    again[np.unique(attributed.call[rows], return_index=True)[1]] = False
     again[: host.ranges] &= attributed.op[rows] != NONE
     return np.flatnonzero(host.is_call & ~again)
 

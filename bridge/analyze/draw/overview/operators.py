@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import LEVELS, STEP, CallTree, calltree
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, sums, times
+from bridge.analyze.core.table import Array, Table
 from bridge.analyze.draw.overview.axis import Axis, Bins, Names, largest_mask
 from bridge.analyze.run.concurrency.overlap import ANY, KINDS, Running, running
 from bridge.analyze.tables.breakdown import by_op
@@ -94,27 +94,25 @@ def cpu_figures(attributed: AttributedCapture) -> dict[str, Any] | None:
     """
     if len(attributed.capture.activities) or not len(table := by_op(attributed)):
         return None
-    largest = int(table["cpu_self_ns"].to_numpy().argmax())
+    largest = int(table["cpu_self_ns"].argmax())
     return {
         "total_ns": int(table["cpu_self_ns"].sum()),
-        "op": str(table["op"].iloc[largest]),
-        "op_ns": int(table["cpu_self_ns"].iloc[largest]),
+        "op": str(table["op"][largest]),
+        "op_ns": int(table["cpu_self_ns"][largest]),
         "ops": len(table),
     }
 
 
-def _rounded(column: pd.Series) -> list[int]:
-    whole: list[int] = np.rint(column.to_numpy()).astype(np.int64).tolist()
+def _rounded(column: Array) -> list[int]:
+    whole: list[int] = np.rint(column).astype(np.int64).tolist()
     return whole
 
 
-def _ops(attributed: AttributedCapture) -> pd.DataFrame:
+def _ops(attributed: AttributedCapture) -> Table:
     """Return the ops in order, then the sum of further ops, then the reasons."""
     table = by_op(attributed).assign(kind="op")
-    table = table.sort_values(
-        [*ORDER, "op"], ascending=[False] * len(ORDER) + [True], ignore_index=True
-    )
-    few, further = table.head(MAX_OPS), table.iloc[MAX_OPS:]
+    table = table.sort_values([*ORDER, "op"], ascending=[False] * len(ORDER) + [True])
+    few, further = table.head(MAX_OPS), table[MAX_OPS:]
     parts = [few[["op", "kind", *FIGURES]]]
     if len(further):
         sums_of_further = {
@@ -122,14 +120,14 @@ def _ops(attributed: AttributedCapture) -> pd.DataFrame:
         }
         parts.append(_row(f"{len(further)} more ops", "other", **sums_of_further))
     parts += _reasons(attributed)
-    return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    return Table.concat([part for part in parts if len(part)] or parts[:1])
 
 
-def _row(name: str, kind: str, **values: int) -> pd.DataFrame:
-    return pd.DataFrame([{"op": name, "kind": kind, **dict.fromkeys(FIGURES, NONE), **values}])
+def _row(name: str, kind: str, **values: int) -> Table:
+    return Table({"op": name, "kind": kind, **dict.fromkeys(FIGURES, NONE), **values})
 
 
-def _reasons(attributed: AttributedCapture) -> list[pd.DataFrame]:
+def _reasons(attributed: AttributedCapture) -> list[Table]:
     """Return a row for each reason in use."""
     reason, time, size = attributed.attribution.reason, attributed.duration, len(REASONS)
     count, total = counts(reason, size), sums(reason, time, size)
@@ -148,7 +146,7 @@ def _reasons(attributed: AttributedCapture) -> list[pd.DataFrame]:
     ]
 
 
-def _work(attributed: AttributedCapture, table: pd.DataFrame) -> dict[str, Any]:
+def _work(attributed: AttributedCapture, table: Table) -> dict[str, Any]:
     """Return kernels, memcpys, memsets and graphs by op and name, largest first."""
     row = _rows(attributed, table)
     codes = attributed.activity_name.codes
@@ -162,10 +160,8 @@ def _work(attributed: AttributedCapture, table: pd.DataFrame) -> dict[str, Any]:
         values = times(group, attributed.duration, len(first))
     names = np.array([*categories, "more names"], dtype=object)[codes[first]]
     full = full_names(attributed, group, names, codes[first] < len(categories))
-    work = pd.DataFrame({"of": row[first], "name": names, "full": full, **values})
-    work = work.sort_values(
-        ["of", "total_ns", "name"], ascending=[True, False, True], ignore_index=True
-    )
+    work = Table({"of": row[first], "name": names, "full": full, **values})
+    work = work.sort_values(["of", "total_ns", "name"], ascending=[True, False, True])
     return {
         "of": work["of"].tolist(),
         "name": work["name"].tolist(),
@@ -174,7 +170,7 @@ def _work(attributed: AttributedCapture, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _rows(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
+def _rows(attributed: AttributedCapture, table: Table) -> Ints:
     """Return the row of the table of each activity."""
     rows = [*zip(table["op"].tolist(), table["kind"].tolist(), range(len(table)), strict=True)]
     row_of_name = {name: at for name, kind, at in rows if kind == "op"}

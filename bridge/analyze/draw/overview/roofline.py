@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.calltree import subtree_sums
-from bridge.analyze.core.groups import Floats, counts, sums
+from bridge.analyze.core.groups import Floats, counts, highest, sums
+from bridge.analyze.core.table import Table
 from bridge.analyze.cost.flops import Costs, Limits, RangeCosts
 from bridge.analyze.cost.flops.throughput import measured_kernels
 from bridge.analyze.cost.metrics.flop_counters import LEVELS, FlopCounts, peak_gb_per_s, peak_tflops
 from bridge.analyze.draw.overview.axis import Names
 from bridge.importers import frames
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.formulas.conventions import OURS as COUNTED
 from bridge.knowledge.hardware import DTYPES, Peaks
@@ -42,12 +42,13 @@ def measured_roofline(
         )
         for level in LEVELS
     ]
-    table = pd.concat(parts, ignore_index=True)
+    table = Table.concat(parts)
     if not len(table):
         return None
-    longest = table.groupby("code")["gpu_ns"].transform("max")
+    group, _ = number_groups(table["code"])
+    longest = highest(group, table["gpu_ns"], len(table))[group]
     order = np.lexsort((np.arange(len(table)), table["code"], -longest))
-    table = table.iloc[order]
+    table = table[order]
     distinct = attributed.activity_name.texts
     return {
         "op": names.of(str(distinct[code]) for code in table["code"].tolist()),
@@ -62,14 +63,14 @@ def _kernels_of_level(
     moved_bytes: Floats,
     listed: np.ndarray,
     level: str,
-) -> pd.DataFrame:
+) -> Table:
     """Return a row per kernel name with FLOPs and with bytes at a level."""
     code, time = attributed.activity_name.codes, attributed.duration
     rows = np.flatnonzero(listed & (flops > 0) & (moved_bytes > 0) & (time > 0))
     size = len(attributed.activity_name.texts)
     group_count, all_counts = counts(code[rows], size), counts(code[listed], size)
     result = np.flatnonzero(group_count)
-    return pd.DataFrame(
+    return Table(
         {
             "code": result,
             "level": level,
@@ -143,7 +144,7 @@ def _computed_roofline(
     columns = [_float_sums(op, column[is_counted], size) for column in (flops, moved_bytes)]
     gpu_time = sums(op, time[is_counted], size)
     rows = np.flatnonzero(group_count)
-    rows = rows[np.argsort(-gpu_time[rows], kind="stable")]
+    rows = rows[np.argsort(-gpu_time[rows])]
     return {
         "op": names.of(attributed.ops[row] for row in rows.tolist()),
         "flops": columns[0][rows].tolist(),

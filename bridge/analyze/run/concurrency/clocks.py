@@ -14,7 +14,6 @@ import numpy as np
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles
-from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
 from bridge.analyze.run.ranks.members import host_of
 from bridge.importers.arrays import MISSING
 from bridge.importers.capture import Facts
@@ -166,6 +165,8 @@ class CollectiveEnds:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> CollectiveEnds:
         """Return the ends of collectives that all ranks leave at once; per file the last one."""
+        from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
+
         calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
         nothing = np.empty(0, np.int64)
         if not len(calls.row):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import KEY, Devices
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, ratio, sums, texts, times
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.concurrency.clocks import Clocks, match_collectives, transfer_times
 from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.ranks.members import rank_of
+from bridge.importers.arrays import factorize
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -104,7 +105,7 @@ ALL = slice(None)
 NAMES = ("collective", "op", "dtype", "algorithm")
 
 
-def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> pd.DataFrame:
+def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> Table:
     """Return one row per collective, op, type and algorithm of communication kernels.
 
     Where NCCL's payloads tell the size of a message and the ranks of its communicator, rows of
@@ -117,7 +118,7 @@ def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> 
     calls = CommunicationCalls.of(attributed)
     devices = Devices.of_report(attributed)
     keys = {name: getattr(calls, name) for name in NAMES}
-    codes = [pd.factorize(key)[0].astype(np.int64) for key in keys.values()]
+    codes = [factorize(key)[0] for key in keys.values()]
     sizes = {"message_bytes": calls.messages.bytes, "comm_ranks": calls.messages.ranks}
     codes += sizes.values() if by_message else ()
     columns_of_calls = call_columns(attributed, calls, devices)
@@ -131,7 +132,7 @@ def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> 
     time, transfer = attributed.duration[rows], transfer[listed]
     total, transfer_total = sums(group, time, size), sums(group, transfer, size)
     is_matched = lowest(group, transfer, size) >= 0
-    return pd.DataFrame(
+    return Table(
         {
             **{name: texts(key[listed[first]]) for name, key in keys.items()},
             **({name: size[listed[first]] for name, size in sizes.items()} if by_message else {}),

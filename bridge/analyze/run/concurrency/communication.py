@@ -10,14 +10,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats, texts
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.concurrency.collective_names import collective_of, parse_kernel
 from bridge.analyze.run.concurrency.nccl import NUMBERS, NcclMessages, communicator_texts
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.join.arrays import NONE, Flags, Ints, at_rows, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -285,7 +284,7 @@ def _factors(collective: np.ndarray, ranks: Ints, otherwise: Floats) -> Floats:
     """Return the bus factor of each call whose number of ranks NCCL says, else the given one."""
     result = otherwise.copy()
     rows = np.flatnonzero(ranks > 0)
-    codes, names = pd.factorize(collective[rows])
+    codes, names = factorize(collective[rows])
     pair, first = number_groups(codes.astype(np.int64), ranks[rows])
     factors = [bus_factor(names[codes[n]], int(ranks[rows[n]])) for n in first.tolist()]
     result[rows] = np.array(factors, np.float64)[pair]

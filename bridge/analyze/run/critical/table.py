@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, ratio, sums, texts
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.critical.run import ELSEWHERE, KIND, KINDS, UNKNOWN, Elements, Run
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -13,7 +13,7 @@ from bridge.join.attributed import AttributedCapture
 RETIMED = 10  # rows, the largest, of which the run is computed without them
 
 
-def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
+def by_critical(attributed: AttributedCapture) -> Table:
     """Return one row per op and kind of the elements of the critical path.
 
     ``time_ns`` of all rows adds up to the length of the run. ``without_ns`` is the length of the
@@ -25,7 +25,7 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
     run = Run.of(attributed)
     kind, name, count, time = _sums(run.elements)
     without = _without(run, kind, name, time)
-    table = pd.DataFrame(
+    table = Table(
         {
             "op": texts(run.names if len(run) else [""])[name],
             "kind": texts(KINDS)[kind],

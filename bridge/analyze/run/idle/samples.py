@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, ratio, texts
 from bridge.analyze.core.source_lines import NO_CHAIN, distinct_frames, user_frames
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.causes.operating_system import meetings, stacks_of
 from bridge.analyze.run.idle.causes import find_causes
 from bridge.importers.arrays import lookup
@@ -19,7 +19,7 @@ WHOLE = (
 )
 
 
-def by_sample(attributed: AttributedCapture) -> pd.DataFrame:
+def by_sample(attributed: AttributedCapture) -> Table:
     """Return one row per function on the sampled stacks, and one for samples without a stack.
 
     The function is the innermost frame of the program (``of`` is "program"), of a stack without one
@@ -47,7 +47,7 @@ def by_sample(attributed: AttributedCapture) -> pd.DataFrame:
     idle = counts(group[is_idle], size)
     thread, _ = number_groups(samples.report, samples.thread)
     _, pairs = number_groups(group, thread)
-    return pd.DataFrame(
+    return Table(
         {
             **names,
             "of": texts(("library", "program"))[is_program[first].astype(np.int64)],

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.groups import counts, highest, quantiles, ratio, sums, texts, times
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.causes.gaps import Gaps, idle_gaps
 from bridge.analyze.run.causes.operating_system import HostTimes
 from bridge.analyze.run.idle.causes import WORDS, Causes, causes_of, find_causes
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import factorize, lookup
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
 LISTED_OVER_NS = 10_000  # `by_gap` lists longer gaps unless it is asked for others
 
 
-def by_gap(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd.DataFrame:
+def by_gap(attributed: AttributedCapture, idle_over_ns: int | None = None) -> Table:
     """Return one row per gap of the run or its selected part longer than ``idle_over_ns``, 10 µs unless given.
 
     ``cause`` took most of the gap, ``cause_ns`` is how much, ``op`` is the op with most of that, and ``call`` the API
@@ -28,7 +28,7 @@ def by_gap(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd
     return gap_table(attributed, idle_gaps(attributed, over_ns))
 
 
-def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
+def gap_table(attributed: AttributedCapture, gaps: Gaps) -> Table:
     """Return a row per gap, with the columns of `by_gap`."""
     causes = causes_of(attributed, gaps)
     idle, activity = causes.gaps, causes.gaps.ended_by
@@ -37,7 +37,7 @@ def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
     kernel = texts([*names.texts, ""])[lookup(names.codes, activity)]
     op = lookup(attributed.activity_op, activity)
     step = lookup(attributed.activity_iteration, activity)
-    return pd.DataFrame(
+    return Table(
         {
             "device": texts(idle.devices)[idle.device],
             "start_ns": idle.start,
@@ -54,7 +54,7 @@ def gap_table(attributed: AttributedCapture, gaps: Gaps) -> pd.DataFrame:
     )
 
 
-def by_idle(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd.DataFrame:
+def by_idle(attributed: AttributedCapture, idle_over_ns: int | None = None) -> Table:
     """Return one row per cause, op and call, with the number of gaps in which it had a part and its time.
 
     ``mean_ns`` and ``max_ns`` are those of its part of a gap; ``share`` is a fraction of the idle
@@ -64,7 +64,7 @@ def by_idle(attributed: AttributedCapture, idle_over_ns: int | None = None) -> p
     group, rows = number_groups(causes.cause, causes.op, causes.callee)
     size = len(rows)
     count, total = counts(group, size), sums(group, causes.length, size)
-    return pd.DataFrame(
+    return Table(
         {
             "cause": texts(WORDS)[causes.cause[rows]],
             "op": texts([*attributed.ops, ""])[causes.op[rows]],
@@ -101,7 +101,7 @@ def _main_rows(causes: Causes) -> tuple[Ints, Ints]:
 # -- The table of calls of the operating system
 
 
-def by_osrt(attributed: AttributedCapture) -> pd.DataFrame:
+def by_osrt(attributed: AttributedCapture) -> Table:
     """Return one row per call of the operating system's runtime, such as read.
 
     ``threads`` is the number of threads that made it. ``idle_ns`` is the idle time of GPUs that the
@@ -109,14 +109,14 @@ def by_osrt(attributed: AttributedCapture) -> pd.DataFrame:
     """
     calls = attributed.capture.system_calls
     rows = np.flatnonzero(attributed.counted_system_calls)
-    name, distinct = pd.factorize(calls.name.codes[rows])
+    name, distinct = factorize(calls.name.codes[rows])
     length = np.maximum(calls.end - calls.start, 0)[rows]
     size = len(distinct)
     thread, _ = number_groups(calls.report[rows], calls.thread[rows])
     _, first = number_groups(name, thread)
     (median,) = quantiles(name, length, size, 0.5)
     figures = times(name, length, size)
-    return pd.DataFrame(
+    return Table(
         {
             "call": texts([*calls.name.texts, ""])[distinct],
             "threads": counts(name[first], size),

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.core.names import file_names
+from bridge.analyze.core.table import Table
 from bridge.analyze.run.account import (
     RunClocks,
     covered_times,
@@ -27,7 +27,7 @@ from bridge.join.attributed import AttributedCapture
 # -- Skew of ops between ranks
 
 
-def by_skew(attributed: AttributedCapture) -> pd.DataFrame:
+def by_skew(attributed: AttributedCapture) -> Table:
     """Return one row per op with GPU time: how the time is spread over the ranks that have any.
 
     ``total_ns`` is the GPU self time of the op over all ranks; mean, median, slowest and fastest
@@ -55,7 +55,7 @@ def by_skew(attributed: AttributedCapture) -> pd.DataFrame:
     slowest, fastest = highest(group, time_of_pair, size), lowest(group, time_of_pair, size)
     (median,) = quantiles(group, time_of_pair, size, 0.5)
     communication = np.where(is_communication(attributed)[rows], time, 0)
-    return pd.DataFrame(
+    return Table(
         {
             "op": texts(attributed.ops)[op[first][first_pair]],
             "ranks": rank_count,
@@ -88,7 +88,7 @@ TIMED = ("activities", "launches", "ranges")
 class Run:
     """All ranks of a run, one row each, and the ``totals`` by name; spans are in ns."""
 
-    rows: pd.DataFrame
+    rows: Table
     totals: Mapping[str, int | float]
     warnings: list[str]
 
@@ -98,8 +98,8 @@ class Run:
         ranks, clocks = Ranks.of(attributed.capture, attributed.place), Clocks.of(attributed)
         metrics = _RankMetrics(attributed, ranks, clocks)
         listed = np.array(ranks.workers, np.int64)
-        rows = pd.DataFrame({**_identities(attributed, ranks, clocks), **metrics.columns()})
-        workers = rows.iloc[listed].reset_index(drop=True)
+        rows = Table({**_identities(attributed, ranks, clocks), **metrics.columns()})
+        workers = rows[listed]
         return cls(workers, metrics.totals(listed, workers), ranks.warnings)
 
 
@@ -202,7 +202,7 @@ class _RankMetrics:
             "exposed_ns": exposed,
         }
 
-    def totals(self, listed: Ints, rows: pd.DataFrame) -> dict[str, int | float]:
+    def totals(self, listed: Ints, rows: Table) -> dict[str, int | float]:
         """Return the totals of the listed members."""
         parts = RunClocks.of(self.attributed).part.values()
         first = min((part.start for part in parts), default=0)

@@ -1,0 +1,91 @@
+"""Checks, tables and readers that installed packages add by entry points: see docs/plugins.md.
+
+They are loaded for lists, and for a name or a file that nothing built in knows, and handed to the
+rooms below. One that is of no use is named in a warning and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from bridge.analyze.core.catalog import VIEWS
+from bridge.analyze.core.catalog.dimensions import DIMENSIONS
+from bridge.analyze.tables.request import TableOptions, TableRequest
+from bridge.knowledge import entry_points
+from bridge.knowledge.entry_points import Addition
+
+if TYPE_CHECKING:
+    from bridge.analyze.checks.additions import Checks
+    from bridge.importers.capture import Capture, Reader
+    from bridge.importers.nsys.tables import Details
+
+
+@cache
+def every_check() -> Checks:
+    """Return the built-in checks and those that packages add."""
+    from bridge.analyze.checks.additions import all_checks
+
+    return all_checks(entry_points.load_entry_points(entry_points.RULES))
+
+
+def table_request(
+    view: str | Sequence[str], columns: str | Sequence[str] = (), **options: Unpack[TableOptions]
+) -> TableRequest:
+    """Return `TableRequest.of` the arguments, for a table that may be of a package."""
+    request = TableRequest.of(view, columns, **options)
+    add_tables(request.by)
+    return request
+
+
+def add_tables(by: str = "") -> None:
+    """Add the tables of packages to `VIEWS`, unless ``by`` names one that is there or dimensions."""
+    if by not in VIEWS and not DIMENSIONS.keys() >= {*by.split(",")}:
+        _add_tables()
+
+
+@cache
+def _add_tables() -> None:
+    from bridge.analyze.tables.additions import add
+
+    add(entry_points.load_entry_points(entry_points.TABLES))
+
+
+@cache
+def readers() -> tuple[Reader, ...]:
+    """Return the readers that packages add, for `bridge.importers.load`."""
+    from bridge.importers.capture import Reader
+
+    result = []
+    for one in entry_points.load_entry_points(entry_points.READERS):
+        if isinstance(one.value, Reader):
+            result.append(_guarded(one.value, one))
+        else:
+            one.warn(f"{one.value!r} is not a Reader")
+    return tuple(result)
+
+
+def _guarded(reader: Reader, addition: Addition) -> Reader:
+    """Return a reader that raises ReportError alone; where it cannot say whether a file fits, it does not."""
+    from bridge.importers.capture import Capture
+    from bridge.importers.errors import NotAReport, ReportError
+
+    def fits(path: Path) -> bool:
+        with addition:
+            return bool(reader.fits(path))
+        return False
+
+    def read(path: Path, details: Details) -> Capture:
+        try:
+            capture = reader.read(path, details)
+        except (ReportError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise NotAReport(f"{path.name}: {addition.failure(error)}") from error
+        if not isinstance(capture, Capture):
+            raise NotAReport(f"{path.name}: {addition.name}: read returned {capture!r}")
+        return capture
+
+    return reader._replace(fits=fits, read=read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, update_wrapper
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 
@@ -30,8 +30,6 @@ from bridge.join.attribution import (
 from bridge.join.autograd import Directions
 from bridge.join.families import chosen_names
 from bridge.join.hierarchy import CALLER, with_callers, with_forward_ranges
-from bridge.join.loops import Evidence, LoopTree, loops_of
-from bridge.join.marks import chosen_steps, marked_steps, with_loop_ends, with_optimizer_steps
 from bridge.join.nesting import Modules, Nesting
 from bridge.join.options import (
     AttributionOptions,
@@ -46,6 +44,9 @@ from bridge.join.phases import Records, attribute_with_phases
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules, readable_names
 from bridge.knowledge.suggestions import unknown_name
+
+if TYPE_CHECKING:
+    from bridge.join.loops import Evidence, LoopTree
 
 # -- The rows that are counted, for example those of a time window
 
@@ -324,6 +325,8 @@ class AttributedCapture:
     @cached_property
     def steps(self) -> Steps:
         """The steps that ranges mark."""
+        from bridge.join.marks import chosen_steps, marked_steps  # most tables need no steps
+
         if self.step_name is not None:
             return chosen_steps(self.capture, self.step_name)
         return marked_steps(self._evidence)
@@ -334,6 +337,9 @@ class AttributedCapture:
 
         If the user names the ranges of steps, those are the iterations.
         """
+        from bridge.join.loops import loops_of
+        from bridge.join.marks import with_loop_ends, with_optimizer_steps
+
         if self.step_name is not None:
             return loops_of(self._evidence, self.steps, by_work=False)
         marked = with_loop_ends(self.steps, self.capture, self.op, self.ops)
@@ -346,6 +352,8 @@ class AttributedCapture:
     @property
     def _evidence(self) -> Evidence:
         """What steps and loops are found in; it is not kept, as little else needs it."""
+        from bridge.join.loops import Evidence
+
         attribution = self.attribution
         return Evidence.of(self.capture, attribution.nesting, attribution.launch, self.duration)
 

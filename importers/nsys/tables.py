@@ -21,6 +21,7 @@ JSON, NCCL_CALLS = "json", "nccl_calls"  # the details that are read only where 
 FLAG = 1 << 32  # added to a row's number where rare columns have a value: see Column.flags
 
 Present = Mapping[str, bool]  # columns of a table in an export: whether each is never NULL
+VERSION = re.compile(r"(?:_V(\d+))?")  # ends the name of a table
 Details = bool | Collection[str]  # which details to read: all, none, or these by our names
 
 # The shorter of two texts that both give the number back. JSON writes infinity as 9e999.
@@ -179,9 +180,10 @@ class Table:
 
     def _newest(self, tables: Mapping[str, Present]) -> str | None:
         """Return the table's name in this export; newer versions may have a suffix like _V2."""
-        pattern = re.compile(rf"{self.name}(?:_V(\d+))?")
-        matches = [m for m in map(pattern.fullmatch, tables) if m]
-        return max(matches, key=lambda m: int(m[1] or 0)).string if matches else None
+        named = [t for t in tables if t.startswith(self.name)]
+        versions = {t: VERSION.fullmatch(t.removeprefix(self.name)) for t in named}
+        known = {t: int(found[1] or 0) for t, found in versions.items() if found}
+        return max(known, key=known.__getitem__, default=None)
 
 
 def _query(

@@ -68,7 +68,14 @@ class Diff:
         few = rows.head(IN_NOTEBOOK)
         sides = self.before.source, self.after.source
         return diff_as_html(
-            DiffView(*sides, self.comparison, few, (), len(rows) - len(few), self.overall)
+            DiffView(
+                *sides,
+                self.comparison,
+                few,
+                verdicts=(),
+                left_out=len(rows) - len(few),
+                overall=self.overall,
+            )
         )
 
     def judged(

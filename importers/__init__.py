@@ -54,7 +54,7 @@ def load(
     # Checked first, even if no detail that they hold is read.
     recordings = [_existing(Path(path)) for path in sidecar]
     captures = [
-        _load(place, str(path), details, recordings, more)
+        _load(place, str(path), details=details, sidecar=recordings, more=more)
         for place, path in zip(places, paths, strict=True)
     ]
     _check_same_profiler(captures)
@@ -67,7 +67,9 @@ def _load(
     """Read a report, which is fetched first if it is at a URL; its facts get its path as it was given."""
     if isinstance(report, Url):
         with Downloads() as downloads:
-            return _load(downloads.path(report), str(report), details, sidecar, more)
+            return _load(
+                downloads.path(report), str(report), details=details, sidecar=sidecar, more=more
+            )
     with errors_name_urls(report):
         capture = _load_file(report, details, sidecar, more)
     given = origin(report) or given

@@ -215,12 +215,12 @@ def concat(
         for part, report in zip(parts, reports, strict=True)
     ]
     return CallChains(
-        Nodes.concat(nodes),
-        launch,
-        system_call,
-        range_,
-        Samples.concat(samples),
-        Sources.concat(sources),
+        nodes=Nodes.concat(nodes),
+        launch=launch,
+        system_call=system_call,
+        range=range_,
+        samples=Samples.concat(samples),
+        sources=Sources.concat(sources),
     )
 
 

@@ -191,11 +191,11 @@ def stored_table(columns: Sequence[StoredColumn], text: str) -> StoredTable | No
     if is_number and "desc" in text.lower():  # INTEGER PRIMARY KEY DESC is not the row number
         return None
     return StoredTable(
-        columns[0].root,
-        tuple(column.name for column in columns),
-        keys[0] if is_number else -1,
-        frozenset(column.name for column in columns if column.has_default),
-        frozenset(column.name for column in columns if column.is_real),
+        root=columns[0].root,
+        columns=tuple(column.name for column in columns),
+        alias=keys[0] if is_number else -1,
+        filled=frozenset(column.name for column in columns if column.has_default),
+        reals=frozenset(column.name for column in columns if column.is_real),
     )
 
 

@@ -70,7 +70,14 @@ class PageFile:
             pages = os.fstat(descriptor).st_size // size
             encoding = int.from_bytes(head[56:60], "big")
             has_log = head[18] != 1 or head[19] != 1
-            return cls(descriptor, size, size - head[20], pages, encoding, has_log)
+            return cls(
+                descriptor=descriptor,
+                page_size=size,
+                usable=size - head[20],
+                pages=pages,
+                encoding=encoding,
+                has_log=has_log,
+            )
         except BaseException:
             os.close(descriptor)
             raise

@@ -296,7 +296,9 @@ def records(file: PageFile, pages: Pages, leaves: Leaves, layouts: Layouts) -> R
     ]
     size = np.array([layouts.bodies[number] for number in numbers], np.int64)
     require((header + size[code] == payload).all(), "length of a record")
-    return Records(data, rowid, start + header, code, np.array(numbers, np.int64))
+    return Records(
+        data=data, rowid=rowid, body=start + header, code=code, layouts=np.array(numbers, np.int64)
+    )
 
 
 def _check_order(rowid: Ints, page: Ints, leaves: Leaves) -> None:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -88,6 +88,10 @@ ROOMS_AT_ONCE = set(
 OF_ANALYZE_AT_ONCE = {"checks", "core", "run", "tables"}
 
 
+# Functions of other distributions that take many arguments by position alone.
+OF_OTHERS = {"CFUNCTYPE", "debug", "ndarray", "pack", "partial", "submit", "zip"}
+
+
 def inside(*rooms: str) -> list[str]:
     """List the modules of these rooms."""
     return [path for path in MODULES if path.startswith(tuple(f"{room}/" for room in rooms))]
@@ -123,6 +127,20 @@ def calls(code: str) -> Iterator[tuple[str, int]]:
 
 def calls_of(code: str, forbidden: set[str]) -> list[str]:
     return [f"{name} in line {line}" for name, line in calls(code) if name in forbidden]
+
+
+def taking_any_number(code: str) -> list[str]:
+    """List the functions that take any number of positional arguments."""
+    functions = (node for node in ast.walk(parsed(code)) if isinstance(node, ast.FunctionDef))
+    return [one.name for one in functions if one.args.vararg]
+
+
+def unnamed_arguments(code: str, known: Container[str]) -> list[str]:
+    """List calls, but for those of known names, that pass more than four arguments without a name."""
+    every = (node for node in ast.walk(parsed(code)) if isinstance(node, ast.Call))
+    long = [c for c in every if sum(not isinstance(a, ast.Starred) for a in c.args) > 4]
+    names = [(getattr(c.func, "id", "") or getattr(c.func, "attr", ""), c.lineno) for c in long]
+    return [f"{name} in line {line}" for name, line in names if name not in known]
 
 
 def row_loops(code: str) -> list[str]:
@@ -214,6 +232,15 @@ def test_only_the_schema_names_tables_of_nsight():
 @pytest.mark.slow
 def test_no_python_walks_over_the_rows_of_a_frame():
     assert not offenders(inside(*IN_COLUMNS), row_loops)
+
+
+@pytest.mark.slow
+def test_more_than_four_arguments_are_named():
+    """Annotations and hooks name none: each call of a user's program pays for it."""
+    called_often = ("bridge/annotate/", "bridge/frameworks/")
+    paths = [path for path in MODULES if not path.startswith(called_often)]
+    any_number = {name for path in MODULES for name in taking_any_number(source(path))}
+    assert not offenders(paths, lambda code: unnamed_arguments(code, any_number | OF_OTHERS))
 
 
 @pytest.mark.slow
@@ -479,6 +506,12 @@ def test_an_empty_name_is_found():
     assert empty_names("bridge/join/utils.py")
     assert empty_names("bridge/helpers/x.py")
     assert not empty_names("bridge/join/commonality.py")
+
+
+def test_unnamed_arguments_are_found():
+    code = "f(1, 2, 3, 4, 5)\ng(1, 2, 3, 4, 5)\nf(1, 2, 3, 4, *x)\nh.f(1, 2, 3, 4, e=5)\n"
+    assert unnamed_arguments(code, {"g"}) == ["f in line 1"]
+    assert taking_any_number("def f(*a): pass\ndef g(a): pass") == ["f"]
 
 
 @pytest.mark.slow

@@ -77,12 +77,12 @@ class Subject:
         """Return the FLOPs and the minimum of bytes of a call, -1 without a formula."""
         outputs = plain_specs(tensor_specs((result,))) if result is not None else ()
         call = formulas.Call(
-            self.title,
-            tuple(shape for shape, _ in self.shapes),
-            tuple(dtype for _, dtype in self.shapes),
-            self._arguments(),
-            tuple(shape for shape, _ in outputs),
-            tuple(dtype for _, dtype in outputs),
+            name=self.title,
+            shapes=tuple(shape for shape, _ in self.shapes),
+            dtypes=tuple(dtype for _, dtype in self.shapes),
+            arguments=self._arguments(),
+            outputs=tuple(shape for shape, _ in outputs),
+            output_dtypes=tuple(dtype for _, dtype in outputs),
         )
         flops = formulas.flops(call) if self.flops == "auto" else self.flops
         has_formula = formulas.flops(call) is not None
@@ -140,7 +140,9 @@ def backward(subject: Subject) -> Subject:
         torch.autograd.grad, outputs, leaves, seeds, retain_graph=True, allow_unused=True
     )
     number = subject.flops if isinstance(subject.flops, int | float) else None
-    return Subject(gradients, (), None, BACKWARD.format(subject.title), number)
+    return Subject(
+        function=gradients, inputs=(), named=None, name=BACKWARD.format(subject.title), flops=number
+    )
 
 
 def _with_gradients(torch: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -211,7 +213,7 @@ def op(  # noqa: PLR0913 - keyword arguments
     measurement with the same key is returned again, unless ``cache`` is False. Raises ValueError
     for invalid options, and any exception of the function.
     """
-    subject = Subject(fn, inputs, kwargs, name, flops)
+    subject = Subject(function=fn, inputs=inputs, named=kwargs, name=name, flops=flops)
     parsed = Options.of(options)
     if streams is not None:
         copies = [subject] * len(list(streams))
@@ -361,8 +363,10 @@ def _measure_group(
     labels = [_label(title) for title in titles]
     with nvtx_op(f"bench:{SEPARATOR.join(titles)}", category=CATEGORY):
         if options.warmup:
-            device.at_once(calls, streams, options.warmup, 1, [nullcontext] * len(calls))
-        spans = device.at_once(calls, streams, options.times, number, labels)
+            device.at_once(
+                calls, streams, runs=options.warmup, number=1, labels=[nullcontext] * len(calls)
+            )
+        spans = device.at_once(calls, streams, runs=options.times, number=number, labels=labels)
     starts, ends = (np.array(times, np.int64) for times in spans)
     whole = Result(
         name=SEPARATOR.join(titles),

@@ -68,9 +68,18 @@ def recording(results: Sequence[Result]) -> str:
         of_step = [result for result in results if step < len(result.elapsed)]
         end = time + sum(int(result.latencies[step]) for result in of_step)
         # The step comes first: of two equal ranges the earlier row is the outer one.
-        writer.row(Row(Label(STEP.format(step)), PUSHED, thread, time, end, 0))
+        writer.row(
+            Row(
+                label=Label(STEP.format(step)),
+                kind=PUSHED,
+                thread=thread,
+                start=time,
+                end=end,
+                payload=0,
+            )
+        )
         for result in of_step:
-            time = _write_range(writer, result, step, thread, time)
+            time = _write_range(writer, result, step=step, thread=thread, start=time)
     writer.close()
     return b"".join(sink.lines).decode()
 
@@ -83,7 +92,16 @@ def _write_range(writer: Writer, result: Result, step: int, thread: int, start: 
     if not writer.note_alike(call, key):
         writer.note(call, key, details)
     end = start + int(result.latencies[step])
-    writer.row(Row(Label(result.title, None, "bench"), PUSHED, thread, start, end, call))
+    writer.row(
+        Row(
+            label=Label(result.title, None, "bench"),
+            kind=PUSHED,
+            thread=thread,
+            start=start,
+            end=end,
+            payload=call,
+        )
+    )
     return end
 
 

@@ -135,15 +135,15 @@ def _timed(functions: tuple[str, ...], **settings: Any) -> list[Result]:
     from bridge.bench.sweep import SweepRequest
 
     request = SweepRequest(
-        functions,
-        settings["shape"],
-        settings["dtype"].split(","),
-        settings["sweep"],
-        settings["fixed"],
-        settings["factory"],
-        settings["library"],
-        settings["device"],
-        settings["at_once"],
+        targets=functions,
+        shape=settings["shape"],
+        dtypes=settings["dtype"].split(","),
+        sweeps=settings["sweep"],
+        fixed=settings["fixed"],
+        factory=settings["factory"],
+        library=settings["library"],
+        device=settings["device"],
+        at_once=settings["at_once"],
     )
     names = ("warmup", "runs", "repeat", "number", "cold", "graph", "backward")
     with redirect_stdout(sys.stderr):  # output of the functions does not belong to the results

@@ -198,12 +198,18 @@ def diff(
     if form == "junit" and not (fail_over or limits):
         raise click.UsageError("--format junit says what gates found: add --fail-over or --budget")
     output.check([path for side in named for path in side.reports])
-    request = DiffRequest(by, kernel_names, noise, time_range, attribution_options)
+    request = DiffRequest(
+        by=by,
+        kernel_names=kernel_names,
+        noise=noise,
+        time_range=time_range,
+        attribution_options=attribution_options,
+    )
     with usage_errors():
         sides = [side.load(db, request) for side in named]
         if len(named) == 1 and (fail_over or not limits):
             sides.insert(0, named[0].before(sides[0], db).load(db, request))
-        view = compare_sides(sides, request, rows, fail_over, limits)
+        view = compare_sides(sides, request, rows=rows, fail_over=fail_over, limits=limits)
     if rows.sort == LIST:
         _columns(by, view).write(output)
         return
@@ -291,11 +297,23 @@ def compare_sides(
 
     if len(sides) == 1 and limits is not None:
         source = sides[0].capture.source
-        return DiffView((), source, None, Table(), within(sides[0], limits))
+        return DiffView(
+            before=(),
+            after=source,
+            comparison=None,
+            rows=Table(),
+            verdicts=within(sides[0], limits),
+        )
     before, after = sides
     if request.time_range.steps:
         check_same_steps(before.attributed, after.attributed, *request.time_range.steps)
-    diff = Diff(before, after, request.by, request.kernel_names, _share(request.noise))
+    diff = Diff(
+        before=before,
+        after=after,
+        by=request.by,
+        kernel_names=request.kernel_names,
+        noise=_share(request.noise),
+    )
     verdicts = diff.judged(fail_over, limits)
     table = rows.sorted_and_cut(filter_known_rows(diff.comparison.rows, rows.conditions))
     sources = before.capture.source, after.capture.source
@@ -303,7 +321,7 @@ def compare_sides(
 
 
 def _share(text: str) -> float:
-    from bridge.analyze.compare.gates import parse_amount
+    from bridge.knowledge.amounts import parse_amount
 
     number, unit = parse_amount(text)
     if unit != "%":

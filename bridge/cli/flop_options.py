@@ -68,4 +68,10 @@ def _read(
         known = read(gpus) if gpus else None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gpus") from error
-    return Costs(convention, dtype or "", peak_tflops, peak_gbs, known)
+    return Costs(
+        convention=convention,
+        dtype=dtype or "",
+        peak_tflops=peak_tflops,
+        peak_gbs=peak_gbs,
+        gpus=known,
+    )

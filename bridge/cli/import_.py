@@ -42,7 +42,7 @@ def known_run(
     def identity() -> str:
         return store.identity(reports, ncu=ncu, whole=whole)
 
-    run = _run([*reports, *ncu], db, rules, ranks, identity)
+    run = _run([*reports, *ncu], db, rules=rules, ranks=ranks, identity=identity)
     stored_report = store.load_stored_report(db, run.id) if run and not run.tables else None
     return (run, stored_report) if run and stored_report else None
 
@@ -68,7 +68,7 @@ def known_aggregates(
             [store.identity([path], whole=whole) for path in paths], tables
         )
 
-    run = _run(paths, db, rules, ranks, identity)
+    run = _run(paths, db, rules=rules, ranks=ranks, identity=identity)
     report = store.load_aggregates(db, run.id) if run else None
     return (run, report) if run and report else None
 
@@ -145,7 +145,7 @@ def import_many(
         say_known(run, db, reports)
         return run.id, report
     with doing(f"storing in {db}"):
-        return store.save_aggregates(report, db, identity, names, grouped), report
+        return store.save_aggregates(report, db, identity, tables=names, rules=grouped), report
 
 
 def _tables(
@@ -270,7 +270,13 @@ def import_(
     if name is not None:
         store.check_name(name)
     request = ImportRequest(
-        worker_options.expand_reports(reports, workers), db, rules, rank_from, sidecar, ncu, verify
+        reports=worker_options.expand_reports(reports, workers),
+        db=db,
+        rules=rules,
+        rank_from=rank_from,
+        sidecar=sidecar,
+        ncu=ncu,
+        whole=verify,
     )
     workers = replace(workers, quiet=quiet).within(request.reports)
     imported = _in_workers(request, workers, keep) if workers.given else _whole(request, keep)
@@ -291,7 +297,7 @@ def _in_workers(
     if request.ncu:
         raise click.UsageError("--ncu needs the rows of a report: no --workers with it")
     number, report = import_many(
-        workers, request.reports, request.db, request.rules, keep, request.rank_from,
+        workers, request.reports, db=request.db, rules=request.rules, keep=keep, rank_from=request.rank_from,
         sidecar=request.sidecar, whole=request.whole,
     )  # fmt: skip
     return ImportResult(number, report, "bridge report REPORT --by report,op")
@@ -328,7 +334,12 @@ def _read(
     from bridge.source import ReportInput
 
     source = ReportInput(
-        request.reports, request.db, None, attribution_options, request.sidecar, ncu=request.ncu
+        reports=request.reports,
+        db=request.db,
+        run=None,
+        attribution=attribution_options,
+        sidecar=request.sidecar,
+        ncu=request.ncu,
     )
     report = options.load(source)
     recordings = [path for facts in report.capture.facts for path in facts.recordings]
@@ -338,7 +349,9 @@ def _read(
     if run:
         say_known(run, request.db, request.reports)
     with doing(f"storing in {request.db}"):
-        number = run.id if run else store.save(report, request.db, identity, grouped, worth)
+        number = (
+            run.id if run else store.save(report, request.db, identity, rules=grouped, worth=worth)
+        )
     timed = all(facts.timeline for facts in report.capture.facts)
     return ImportResult(number, report, TRACE if timed else "bridge report REPORT --by rule", worth)
 

@@ -16,10 +16,11 @@ from bridge import plugins
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import columns_of
-from bridge.analyze.core.filters import parse_conditions, parse_time_ns
+from bridge.analyze.core.filters import parse_conditions
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli.mcp_reports import KeptReports
 from bridge.cli.selection_options import STEPS, RowOptions, first_and_last
+from bridge.knowledge.amounts import parse_time_ns
 from bridge.render import compact
 from bridge.render.compact import Rows, as_text
 from bridge.source import TimeRange
@@ -307,9 +308,15 @@ class Tools:
         from bridge.render import diff
 
         rows = RowOptions(tuple(parse_conditions(where)) if where else (), sort, None, None)
-        request = DiffRequest(by, "readable", "1%", TimeRange(), AttributionOptions())
+        request = DiffRequest(
+            by=by,
+            kernel_names="readable",
+            noise="1%",
+            time_range=TimeRange(),
+            attribution_options=AttributionOptions(),
+        )
         sides = [self.reports.get(name) for name in (before, after)]
-        view = compare_sides(sides, request, rows, (), None)
+        view = compare_sides(sides, request, rows=rows, fail_over=(), limits=None)
         left_out = max(0, len(view.rows) - top)
         few = json.loads(diff.as_json(diff.with_rows(view, top)))
         return as_text(

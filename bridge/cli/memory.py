@@ -155,7 +155,7 @@ def memory(
     if timeline:
         _draw_timeline(usage, timeline, force=output.force)
     table = _table(usage, by, later)
-    _print(usage, by, table, top, output)
+    _print(usage, by, table=table, top=top, output=output)
 
 
 def _check_outputs(paths: list[Path], reports: tuple[Location, ...], *, force: bool) -> None:

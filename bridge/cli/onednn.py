@@ -75,7 +75,9 @@ def onednn(
     table = primitives.by_dimensions(log, by, "graph" if graph else "primitive")
     _warn(log)
     form = output.format
-    text = _text(log, by, table, form, top, graph=graph, to_terminal=output.to_terminal)
+    text = _text(
+        log, by, table=table, form=form, top=top, graph=graph, to_terminal=output.to_terminal
+    )
     output.write(text, f"{min(len(table), top or len(table))} rows")
 
 

@@ -300,7 +300,9 @@ def _report_input(
 ) -> ReportInput:
     from bridge.source import ReportInput
 
-    return ReportInput(reports, db, run, _attribution(**attribution), sidecar)
+    return ReportInput(
+        reports=reports, db=db, run=run, attribution=_attribution(**attribution), sidecar=sidecar
+    )
 
 
 def attribution_options(command: F) -> F:

@@ -106,7 +106,14 @@ def plot(
         raise click.UsageError("name the output: -o ops.svg")
     if path.suffix not in SUFFIXES:
         raise click.UsageError(f"{path}: a picture is written as {', '.join(SUFFIXES)}")
-    drawing = Drawing(kind, width, height or HEIGHTS[kind], top or COUNTS.get(kind, 0), op, costs)
+    drawing = Drawing(
+        kind=kind,
+        width=width,
+        height=height or HEIGHTS[kind],
+        top=top or COUNTS.get(kind, 0),
+        op=op,
+        costs=costs,
+    )
     drawing.check(ncu)
     output.check(source.reports)
     from bridge.analyze.core import no_timeline

@@ -33,7 +33,7 @@ def time(context: click.Context, _option: click.Parameter, text: str | None) -> 
     """Read a time in ns."""
     if text is None or context.resilient_parsing:  # completion: loading filters takes a second
         return None
-    from bridge.analyze.core.filters import parse_time_ns
+    from bridge.knowledge.amounts import parse_time_ns
 
     try:
         return parse_time_ns(text)

@@ -143,7 +143,9 @@ class TableOutput:
         source = self.source
         if form == "json":
             beside = {"ranks": self.ranks.rows} if self.ranks else {}
-            return document.as_json(self.by, source.source, source.totals, table, beside)
+            return document.as_json(
+                self.by, source.source, totals=source.totals, table=table, beside=beside
+            )
         if form == "csv":
             return document.as_csv(table)
         accounting = ALONE.get(self.side) or tables.accounting_line(source.totals, source.op_count)

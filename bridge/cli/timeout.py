@@ -66,7 +66,7 @@ def _seconds(
     """Read a time; return its text and its seconds."""
     if text is None or context.resilient_parsing:
         return None
-    from bridge.analyze.core.filters import parse_time_ns
+    from bridge.knowledge.amounts import parse_time_ns
 
     try:
         seconds = parse_time_ns(text) / NS

@@ -80,7 +80,14 @@ class Group(click.Group):
             message = f"{name} is a file, no command: bridge summary {name}"
             raise click.UsageError(message, ctx)
         raise click.UsageError(
-            unknown_name("command", name, known, f"{ctx.command_path} --help", COMMANDS), ctx
+            unknown_name(
+                "command",
+                name,
+                known=known,
+                listed_by=f"{ctx.command_path} --help",
+                synonyms=COMMANDS,
+            ),
+            ctx,
         )
 
 
@@ -110,7 +117,11 @@ def suggest_option(error: click.NoSuchOption) -> None:
     parameters = context.command.get_params(context)
     known = [name for p in parameters for name in (*p.opts, *p.secondary_opts) if name[0] == "-"]
     message = _before_the_command(error.option_name, context) or unknown_name(
-        "option", error.option_name, known, f"{context.command_path} --help", OPTIONS
+        "option",
+        error.option_name,
+        known=known,
+        listed_by=f"{context.command_path} --help",
+        synonyms=OPTIONS,
     )
     vars(error).update(message=message, possibilities=None)
 

@@ -93,7 +93,14 @@ def what_if(
     from bridge.render import what_if as render
 
     with options.usage_errors():
-        question = Question.of(op, faster, without, hide, gpu_faster, iterations or 0)
+        question = Question.of(
+            op,
+            faster,
+            without=without,
+            hide=hide,
+            gpu_faster=gpu_faster,
+            iterations=iterations or 0,
+        )
     output.check(source.reports)
     source = replace(source.attributed_by(steps=step_name), time_range=time_range)
     report = options.load(source, ADVICE_DETAILS)

@@ -169,12 +169,14 @@ def recorded_events(session: Session | None) -> RecordedEvents:
         return RecordedEvents()
     threads = zip(capture.threads.thread.tolist(), capture.threads.name, strict=True)
     return RecordedEvents(
-        tuple(_calls(capture)),
-        tuple(sorted(_instants(capture.marks), key=lambda instant: instant.time)),
-        tuple(sorted(_activities(capture.activities), key=lambda activity: activity.start)),
-        {number & THREAD_MASK: str(name) for number, name in threads},
-        capture.facts[0].metadata,
-        capture.facts[0].epoch_ns,
+        calls=tuple(_calls(capture)),
+        instants=tuple(sorted(_instants(capture.marks), key=lambda instant: instant.time)),
+        activities=tuple(
+            sorted(_activities(capture.activities), key=lambda activity: activity.start)
+        ),
+        threads={number & THREAD_MASK: str(name) for number, name in threads},
+        metadata=capture.facts[0].metadata,
+        epoch_ns=capture.facts[0].epoch_ns,
     )
 
 
@@ -184,12 +186,12 @@ def merge_recorded(sessions: Iterable[RecordedEvents]) -> RecordedEvents:
     if len(non_empty) <= 1:
         return non_empty[0] if non_empty else RecordedEvents()
     return RecordedEvents(
-        tuple(call for part in non_empty for call in part.calls),
-        tuple(instant for part in non_empty for instant in part.instants),
-        tuple(activity for part in non_empty for activity in part.activities),
-        {number: name for part in non_empty for number, name in part.threads.items()},
-        {key: value for part in non_empty for key, value in part.metadata.items()},
-        non_empty[0].epoch_ns,
+        calls=tuple(call for part in non_empty for call in part.calls),
+        instants=tuple(instant for part in non_empty for instant in part.instants),
+        activities=tuple(activity for part in non_empty for activity in part.activities),
+        threads={number: name for part in non_empty for number, name in part.threads.items()},
+        metadata={key: value for part in non_empty for key, value in part.metadata.items()},
+        epoch_ns=non_empty[0].epoch_ns,
     )
 
 
@@ -293,5 +295,10 @@ def _instants(marks: Any) -> Iterator[Instant]:
         value = float(text) if is_counter and text else payload
         label = name.removeprefix(COUNTER)
         yield Instant(
-            label, domain, category, thread & THREAD_MASK, time, value if is_counter else None
+            name=label,
+            domain=domain,
+            category=category,
+            thread=thread & THREAD_MASK,
+            time=time,
+            value=value if is_counter else None,
         )

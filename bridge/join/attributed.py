@@ -80,15 +80,15 @@ class RowSelection:
     def __and__(self, other: RowSelection) -> RowSelection:
         """Return the rows that both selections contain."""
         return RowSelection(
-            self.activities & other.activities,
-            self.ranges & other.ranges,
-            self.launches & other.launches,
-            self.waits & other.waits,
-            self.memory & other.memory,
-            self.system_calls & other.system_calls,
-            np.maximum(self.start, other.start),
-            np.minimum(self.end, other.end),
-            self.is_window and other.is_window,
+            activities=self.activities & other.activities,
+            ranges=self.ranges & other.ranges,
+            launches=self.launches & other.launches,
+            waits=self.waits & other.waits,
+            memory=self.memory & other.memory,
+            system_calls=self.system_calls & other.system_calls,
+            start=np.maximum(self.start, other.start),
+            end=np.minimum(self.end, other.end),
+            is_window=self.is_window and other.is_window,
         )
 
 
@@ -197,11 +197,11 @@ class AttributedCapture:
         _check_delays(capture, attribution.launch)
         log_attribution(capture.source, is_op, attribution)
         return cls(
-            capture,
-            attribution,
-            tuple(names),
-            op,
-            attribution.nesting.parent
+            capture=capture,
+            attribution=attribution,
+            ops=tuple(names),
+            op=op,
+            parent=attribution.nesting.parent
             if options.raw
             else with_callers(capture, attribution.nesting),
             kernel_rules=options.kernel_rules,

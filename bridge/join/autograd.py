@@ -75,7 +75,13 @@ def _links(capture: Capture, first: Ints, backward: Flags) -> tuple[Ints, Flags]
     if len(rows):
         columns = ("report", "process", "thread", "start", "end")
         report, process, thread, start, end = (capture.ranges[c][rows] for c in columns)
-        calls = Calls(number_groups(report, process)[0], thread, start, end, seq[rows])
+        calls = Calls(
+            process=number_groups(report, process)[0],
+            thread=thread,
+            start=start,
+            end=end,
+            seq=seq[rows],
+        )
         links = link_calls(calls, backward[rows])
         forward[rows] = lookup(rows, links.forward)
         ambiguous[rows] = links.ambiguous

@@ -310,7 +310,13 @@ def parse(text: str) -> Label:
     backward = dialect.name == BACKWARD_MODULE or (
         kind not in CODE_KINDS and _runs_backward(reading.op)
     )
-    return Label(reading.op, kind, backward, reading.arguments + call, dialect.name)
+    return Label(
+        op=reading.op,
+        kind=kind,
+        backward=backward,
+        arguments=reading.arguments + call,
+        dialect=dialect.name,
+    )
 
 
 def written(label: Label) -> str:

@@ -41,7 +41,7 @@ def with_callers(capture: Capture, nesting: Nesting) -> Ints:
     backward = named_backward(capture, nesting)
     key, _ = number_groups(report, process)
     parent = nesting.parent.copy()
-    parent[roots] = _callers(nesting, key, roots, waits, backward)
+    parent[roots] = _callers(nesting, key, roots=roots, waits=waits, backward=backward)
     return parent
 
 

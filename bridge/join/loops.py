@@ -143,7 +143,13 @@ class Evidence:
     def of(cls, capture: Capture, nesting: Nesting, launch: Ints, duration: Ints) -> Evidence:
         called = lookup(capture.launches.start, launch, 0)
         began = capture.activities.start
-        return cls(capture, nesting, launch, np.where(launch == NONE, began, called), duration)
+        return cls(
+            capture=capture,
+            nesting=nesting,
+            launch=launch,
+            issued=np.where(launch == NONE, began, called),
+            duration=duration,
+        )
 
     @cached_property
     def parts(self) -> tuple[Ints, list[str]]:
@@ -275,7 +281,9 @@ def _searched(evidence: Evidence, key: Key, rows: Ints | None, marked: Steps) ->
             yield from _outside(evidence, key, rows, marked)
         return
     if rows is not None:
-        work, thread = issued_work(evidence.capture, key, rows, evidence.launch, evidence.duration)
+        work, thread = issued_work(
+            evidence.capture, key, rows=rows, launch=evidence.launch, duration=evidence.duration
+        )
         yield _by_thread(evidence, key, work, thread)
         return
     work_of_host = issued_ranges(evidence.capture, key, evidence.nesting)
@@ -309,7 +317,13 @@ def _outside(evidence: Evidence, key: Key, rows: Ints, marked: Steps) -> Iterato
     for one in range(0, len(edges) + 1, 2):
         inside = rows[part == one]
         if len(inside) >= max(MIN_ALIKE, MIN_LOOP * len(rows)):
-            work, _ = issued_work(evidence.capture, key, inside, evidence.launch, evidence.duration)
+            work, _ = issued_work(
+                evidence.capture,
+                key,
+                rows=inside,
+                launch=evidence.launch,
+                duration=evidence.duration,
+            )
             if work.sequence.weight.any():
                 yield _Process(key, work, _periods(evidence, key, work), named=True)
 
@@ -357,7 +371,7 @@ def _loops_of_process(evidence: Evidence, one: _Process) -> Iterator[Loop]:
             kind = ITERATIONS
         yield Loop(kind, int(steps.found_by[0]), name, steps, is_cut=period.is_cut)
         if kind == ITERATIONS:
-            yield from _parts_within(evidence, one, steps, period, inner)
+            yield from _parts_within(evidence, one, steps=steps, period=period, inner=inner)
 
 
 def _steps_of(key: Key, work: Issued, period: Period) -> tuple[Steps, str]:

@@ -96,7 +96,11 @@ def marked_steps(evidence: Evidence) -> Steps:
     for key in dict.fromkeys([*named, *by_process]):  # one iteration per process
         own = named.get(key, np.empty(0, np.int64))
         members = by_process.get(key, [])
-        chosen = _chosen(_marks(evidence, families, members, own, key), own) if members else []
+        chosen = (
+            _chosen(_marks(evidence, families, members=members, named=own, key=key), own)
+            if members
+            else []
+        )
         if not members or (len(chosen) == 1 and chosen[0].row is own):
             is_own = (steps.report == key[0]) & (steps.process == key[1])
             parts.append(steps.select(is_own))
@@ -175,7 +179,14 @@ def _marks(
     sets = [one for at, one in enumerate(sets) if at < MAX_FAMILIES or one[1] is named]
     shares = _shares(evidence, key, [(start[rows], end[rows]) for _, rows in sets])
     return [
-        Marks(rows, number[rows], start[rows], end[rows], rank, share)
+        Marks(
+            row=rows,
+            number=number[rows],
+            start=start[rows],
+            end=end[rows],
+            rank=rank,
+            covered=share,
+        )
         for (rank, rows), share in zip(sets, shares, strict=True)
     ]
 

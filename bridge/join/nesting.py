@@ -88,7 +88,9 @@ class Nesting:
             crossing = np.flatnonzero(is_outer & (end > end[parent]))
             if not len(crossing):
                 cut = np.unique(np.concatenate([*crossed, np.empty(0, np.int64)]))
-                return cls(stack, start, end, rows, parent, cut)
+                return cls(
+                    stack=stack, start=start, end=end, range=rows, parent=parent, crossed=cut
+                )
             crossed.append(rows[crossing])
             # ``rank`` keeps the piece after the cut inside the ranges that started before the
             # range.

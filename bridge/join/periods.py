@@ -391,7 +391,13 @@ def _joined(work: Sequence, row: Ints, size: Ints, alike: Flags) -> list[_Run]:
     floors = [0, *(last + 1 for _, last in runs)]
     limits = [*(int(row[first]) for first, _ in runs[1:]), len(work)]
     return [
-        _Run(first, last, int(breaks[last - 1] - breaks[first] + 1) // 2, floor, limit)
+        _Run(
+            first=first,
+            last=last,
+            odd=int(breaks[last - 1] - breaks[first] + 1) // 2,
+            floor=floor,
+            limit=limit,
+        )
         for (first, last), floor, limit in zip(runs, floors, limits, strict=False)
     ]
 
@@ -491,19 +497,21 @@ def _instances(
     least, limit = bounds
     length = int(np.median(np.diff(anchor[leading:])))
     usual = slice(int(anchor[-2]), int(anchor[-1]))
-    is_whole = _is_like(work, usual, int(anchor[-1]), length, bounds)
+    is_whole = _is_like(work, usual, begin=int(anchor[-1]), length=length, bounds=bounds)
     back = _common(work.name[least : anchor[0]][::-1], work.name[anchor[0] : anchor[1]][::-1])
     ahead = length if is_whole else _common(work.name[anchor[-1] : limit], work.name[usual])
     most = ahead - length if length - ahead <= back else ahead
     start = anchor + _begin(work, anchor, (-back, most), length)
     end = int(start[-1]) + length
-    if most == ahead and not _is_like(work, usual, int(start[-1]), length, bounds):
+    if most == ahead and not _is_like(
+        work, usual, begin=int(start[-1]), length=length, bounds=bounds
+    ):
         start, end = start[:-1], _end(work, start, limit)
-    if _is_like(work, usual, end, length, bounds):  # it lacks the anchor
+    if _is_like(work, usual, begin=end, length=length, bounds=bounds):  # it lacks the anchor
         start, end = np.append(start, end), end + length
     elif short := _short_end(work, start, end, min(limit, end + length)):
         start, end = np.append(start, end), short
-    if _is_like(work, usual, int(start[0]) - length, length, bounds):
+    if _is_like(work, usual, begin=int(start[0]) - length, length=length, bounds=bounds):
         start = np.append(start[0] - length, start)
     end = min(end, limit)
     is_cut = bool(start[0] > anchor[0] - back == 0)

@@ -91,16 +91,30 @@ def attribute_with_phases(
         return PhaseAttribution(_attribute(replace(records, ranges=ranges), prefer_capture), is_op)
     records = replace(records, ranges=ranges)
     try:
-        return _with_ops(capture, records, of_phases, as_ops, prefer_capture)
+        return _with_ops(
+            capture, records, of_phases=of_phases, as_ops=as_ops, prefer_capture=prefer_capture
+        )
     except TangledError:
         tangled = _tangled(_by_process(capture, records, of_phases, as_ops), of_phases)
     try:
         rest = of_phases & ~tangled
-        found = _with_ops(capture, records, rest, as_ops & rest[ranges.report], prefer_capture)
+        found = _with_ops(
+            capture,
+            records,
+            of_phases=rest,
+            as_ops=as_ops & rest[ranges.report],
+            prefer_capture=prefer_capture,
+        )
     except TangledError:  # none is by itself, all together are
         tangled = np.bincount(ranges.report[as_ops], minlength=len(of_phases)) > 0
         none = np.zeros_like(of_phases)
-        found = _with_ops(capture, records, none, np.zeros_like(as_ops), prefer_capture)
+        found = _with_ops(
+            capture,
+            records,
+            of_phases=none,
+            as_ops=np.zeros_like(as_ops),
+            prefer_capture=prefer_capture,
+        )
     return replace(found, notes=(*found.notes, *_notes(capture, tangled, TOO_MANY)))
 
 

@@ -223,8 +223,8 @@ class Events:
         to = self._at(a.activities, a.activities.start)
         category, name = self.style.arrow_category, self.style.arrow_name
         return [
-            _end(category, name, "s", number, call, self.unbound),
-            _end(category, name, "f", number, to, self.unbound),
+            _end(category, name, ph="s", number=number, at=call, rows=self.unbound),
+            _end(category, name, ph="f", number=number, at=to, rows=self.unbound),
         ]
 
     def _binding(self, s: Slices) -> list[Piece]:
@@ -236,7 +236,14 @@ class Events:
         number = Number(rows + 1)
         places = self._at(links.slices, links.slices.start)
         return [
-            _end(links.kind, links.kind, ph, number, [Gather(p, row) for p in places], rows)
+            _end(
+                links.kind,
+                links.kind,
+                ph=ph,
+                number=number,
+                at=[Gather(p, row) for p in places],
+                rows=rows,
+            )
             for ph, row in (("s", links.first), ("f", links.second))
         ]
 
@@ -272,7 +279,11 @@ def _arg(name: str, column: object, comma: bytes = b",") -> list[Piece]:
     match column:
         case Chain():
             names = Names(column.name.codes, [text[1:-1] for text in quoted(column.name.names)], 1)
-            return [Path(column.node, column.parent, names, key + b'"', b'"')]
+            return [
+                Path(
+                    node=column.node, parent=column.parent, names=names, head=key + b'"', tail=b'"'
+                )
+            ]
         case NameColumn():
             return _name_pieces(column.codes, [key + text for text in quoted(column.names)])
         case Json():

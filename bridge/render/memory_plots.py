@@ -282,7 +282,7 @@ def _stacked_panel(panel: AreaPanel, categories: tuple[str, ...], top: int) -> I
     below = panel.level[:, 0] * 0
     for name in order:
         above = below + panel.level[:, categories.index(name)]
-        yield _area(place, panel, below.tolist(), above.tolist(), name)
+        yield _area(place, panel, below=below.tolist(), above=above.tolist(), name=name)
         below = above
     if (panel.reserved >= 0).any():
         yield _reserved(place, panel)

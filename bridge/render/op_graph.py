@@ -83,16 +83,16 @@ def as_execution_trace(graph: OpGraph, _source: Sequence[str]) -> Iterator[str]:
 
 
 def _trace_nodes(graph: OpGraph, threads: dict[int, int], offset: int) -> Iterator[dict[str, Any]]:
-    yield _trace_node(1, PROCESS, 1, USER, 0)
+    yield _trace_node(1, PROCESS, parent=1, scope=USER, tid=0)
     for thread, number in threads.items():
-        yield _trace_node(number, THREAD, 1, USER, thread & THREAD_MASK)
+        yield _trace_node(number, THREAD, parent=1, scope=USER, tid=thread & THREAD_MASK)
     inputs, outputs = _tensors(graph)
     forward = {e["target"]: e["source"] for e in graph.edges.records() if e["kind"] != DATA}
     for row in graph.nodes.records():
         parent = row["parent"] + offset if row["parent"] else threads[row["thread"]]
         scope = BACKWARD_FUNCTION if row["backward"] else FUNCTION
         tid = row["thread"] & THREAD_MASK
-        node = _trace_node(row["id"] + offset, row["name"], parent, scope, tid)
+        node = _trace_node(row["id"] + offset, row["name"], parent=parent, scope=scope, tid=tid)
         of_forward = forward.get(row["id"], 0)
         node["inputs"] = _sides(row, "", inputs[row["id"]])
         node["outputs"] = _sides(row, "output_", outputs[row["id"]])

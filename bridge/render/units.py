@@ -1,25 +1,18 @@
-"""Numbers with units, as text for people. Imports nothing."""
+"""Numbers with units, as text for people."""
 
 from __future__ import annotations
 
-TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+from bridge.knowledge import amounts
+
 MIN_SHARE = 0.001
 KILO = 1000
+time = amounts.time_text  # ``1.234 ms``
 SIZE = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-
-def time(ns: float) -> str:
-    """Return a time with its unit: ``1.234 ms``."""
-    for scale, unit in TIME:
-        if abs(ns) >= scale:
-            return f"{ns / scale:.3f} {unit}"
-    return f"{ns:.0f} ns" if ns == int(ns) else f"{ns:.1f} ns"
 
 
 def time_in(unit: str, ns: float) -> str:
     """Return a time in a unit (ns, us, ms, s), with three decimals; ns without decimals."""
-    scale = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}[unit]
-    return f"{ns:.0f} ns" if unit == "ns" else f"{ns / scale:.3f} {unit}"
+    return f"{ns:.0f} ns" if unit == "ns" else f"{ns / amounts.UNITS[unit]:.3f} {unit}"
 
 
 def size(count: float) -> str:

@@ -40,4 +40,6 @@ def load(
 
     tables = (by,) if isinstance(by, str) else tuple(by)
     where = Workers(workers or os.cpu_count() or 1, scheduler)
-    return loaded(paths, tables, where, attribution_options(**options), broken)
+    return loaded(
+        paths, tables, workers=where, options=attribution_options(**options), broken=broken
+    )

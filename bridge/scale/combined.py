@@ -101,12 +101,12 @@ class CombinedReport:
         columns = (ops[c].tolist() for c in ("op", "gpu_self_ns"))
         largest = tuple(OpTime(*row) for row in zip(*columns, strict=True))
         return Summary(
-            self.use,
-            (),
-            largest,
-            self.totals["gpu_ns"],
-            self.ranges,
-            None,
+            use=self.use,
+            iterations=(),
+            ops=largest,
+            gpu_ns=self.totals["gpu_ns"],
+            ranges=self.ranges,
+            advice=None,
             is_judged=False,
             attributed_ns=self.totals["attributed_ns"],
             source=self.source,

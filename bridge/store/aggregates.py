@@ -177,7 +177,12 @@ def save_aggregates(
     Raises OutputError if the store cannot be written; the store does not change then.
     """
     names = list(tables)
-    return save_once(path, identity, rules, lambda: _saved(report, path, identity, names, rules))
+    return save_once(
+        path,
+        identity,
+        rules,
+        lambda: _saved(report, path, identity=identity, tables=names, rules=rules),
+    )
 
 
 def load_aggregates(path: Path, run: int | str | None = None) -> CombinedReport | None:
@@ -209,7 +214,14 @@ def _saved(report: CombinedReport, path: Path, identity: str, tables: list[str],
                 for name, data in part.tables.items()
             )
         insert_tables(database, summaries(report.table, run))
-        row = run_row(run, identity, rules, report.source, report.totals, report.op_count)
+        row = run_row(
+            run,
+            identity,
+            rules=rules,
+            source=report.source,
+            totals=report.totals,
+            ops=report.op_count,
+        )
         database.table("runs").insert({**row, "tables": json.dumps(tables)})
         seal(database, run)
     return run

@@ -100,7 +100,9 @@ def _image(
     try:
         handle, name = mkstemp(IMAGE_SUFFIX, _image_prefix(path), path.absolute().parent)
         with os.fdopen(handle, "wb") as file:
-            images.write_image(file, table.name, table.statement, columns, first)
+            images.write_image(
+                file, table.name, statement=table.statement, columns=columns, first=first
+            )
     except OSError:
         _remove_images(path)
         return None

@@ -166,4 +166,4 @@ def _check_table(large: Database, path: Path, run: int, extent: Mapping[str, Any
             f" WHERE rowid BETWEEN {first} AND {last} ORDER BY rowid"
         )
         read[name] = np.where(np.isinf(numbers), np.nan, numbers)
-    check_columns(path, run, table, read, (last - first + 1, sums))
+    check_columns(path, run, table=table, columns=read, expected=(last - first + 1, sums))

@@ -73,14 +73,14 @@ def read_metrics(
     }
     value, speedup = (np.where(np.isinf(r), np.nan, r) for r in reals.values())
     return Metrics(
-        KernelMetrics(_columns("metrics", tables, names), value=value),
-        RuleMessages(
+        table=KernelMetrics(_columns("metrics", tables, names), value=value),
+        rules=RuleMessages(
             _columns("metric_rules", tables, names),
             speedup=np.where(np.isnan(speedup), -1.0, speedup),
         ),
-        of,
-        sure if (match != NONE).any() else np.empty(0, np.int64),
-        source,
+        of=of,
+        sure=sure if (match != NONE).any() else np.empty(0, np.int64),
+        source=source,
     )
 
 
@@ -140,7 +140,7 @@ class RunColumns:
         """Return a table of the metrics of Nsight Compute."""
         metrics, first = self.report.capture.metrics, self.first["activities"]
         columns: dict[str, Column] = {
-            name: metric_column(metrics, table, name, self._named, first)
+            name: metric_column(metrics, table, name=name, named=self._named, first=first)
             for name in MEASURED[table]
         }
         return {"run": _constant(self.run, len(next(iter(columns.values())))), **columns}

@@ -58,7 +58,9 @@ def load(path: Path, run: int | str | None = None, *, metrics: bool = True) -> C
             if len(facts) != len(stored_run.source):
                 raise damaged(path, stored_run.id, "reports of it are missing")
     with refusing_damage(path, stored_run.id):
-        return _capture(path, stored_run, tuple(facts), extents, sums, metrics=metrics)
+        return _capture(
+            path, stored_run, facts=tuple(facts), extents=extents, sums=sums, metrics=metrics
+        )
 
 
 def read_extents(database: sqlite_utils.Database, run: int) -> tuple[Extents, dict[str, Sums]]:
@@ -84,11 +86,21 @@ def _capture(
         read = columns.read(queries)
         for kind, table in read.items():
             first, last = extents.get(kind, nothing)
-            check_columns(path, stored_run.id, kind, table, (last - first + 1, sums.get(kind, {})))
+            check_columns(
+                path,
+                stored_run.id,
+                table=kind,
+                columns=table,
+                expected=(last - first + 1, sums.get(kind, {})),
+            )
         names = _names(read["names"], extents["names"][0])
         found_metrics = (
             read_metrics(
-                columns, extents, names["name"], len(read["activities"]["start"]), stored_run.ncu
+                columns,
+                extents,
+                names=names["name"],
+                activities=len(read["activities"]["start"]),
+                source=stored_run.ncu,
             )
             if metrics
             else Metrics()
@@ -115,7 +127,13 @@ def _query(kind: str, rows: tuple[int, int]) -> Query:
     columns = ("text", *SYMBOL) if kind == "names" else _columns(kind)
     texts = frozenset({"text", *SYMBOL} & set(columns))
     values = {c: Value((c,), "" if c in texts else -1, is_text=c in texts) for c in columns}
-    return Query(kind, {c: value.sql for c, value in values.items()}, texts, rows, values)
+    return Query(
+        table=kind,
+        columns={c: value.sql for c, value in values.items()},
+        texts=texts,
+        rows=rows,
+        values=values,
+    )
 
 
 def _columns(kind: str) -> list[str]:
@@ -171,12 +189,12 @@ def facts_of(row: dict[str, object]) -> Facts:
     span = (int(str(row["span_start"])), int(str(row["span_end"])))
     known = row["epoch_ns"] is not None  # NULL: stored by a version that did not read it
     return Facts(
-        str(row["product"]),
-        str(row["schema"]),
-        span,
-        tuple(json.loads(str(row["warnings"]))),
-        _int_or_missing(row["epoch_ns"]),
-        dict(json.loads(str(row["metadata"])).items()) if known else {},
+        product=str(row["product"]),
+        schema=str(row["schema"]),
+        span=span,
+        warnings=tuple(json.loads(str(row["warnings"]))),
+        epoch_ns=_int_or_missing(row["epoch_ns"]),
+        metadata=dict(json.loads(str(row["metadata"])).items()) if known else {},
         beside=dict(json.loads(str(row["beside"] or "{}")).items()),
         session_ns=_int_or_missing(row["session_ns"]),
         system_spans={

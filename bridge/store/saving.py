@@ -47,7 +47,12 @@ def save(report: Report, path: Path, identity: str, rules: str = "", worth: str 
     ``worth`` is the line on the quality of the capture, which is stored beside the report's
     summary. Raises OutputError if the store cannot be written; the store does not change then.
     """
-    return save_once(path, identity, rules, lambda: _saved(report, path, identity, rules, worth))
+    return save_once(
+        path,
+        identity,
+        rules,
+        lambda: _saved(report, path, identity=identity, rules=rules, worth=worth),
+    )
 
 
 def save_once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int:
@@ -179,7 +184,14 @@ def facts_row(facts: Facts) -> dict[str, Any]:
 
 def _run(report: Report, run: int, identity: str, rules: str) -> dict[str, Any]:
     return {
-        **run_row(run, identity, rules, report.capture.source, report.totals, report.op_count),
+        **run_row(
+            run,
+            identity,
+            rules=rules,
+            source=report.capture.source,
+            totals=report.totals,
+            ops=report.op_count,
+        ),
         "ncu": json.dumps(report.capture.metrics.source, ensure_ascii=False),
         "quality": report.quality.score,
     }

@@ -232,7 +232,9 @@ def _complete(points: Points) -> tuple[Slices, int]:
     start, place = points.time[rows], points.place[rows]
     is_open = np.zeros(len(rows), bool)
     times, places = (start, start + length[rows]), (place, place)
-    slices = _of_events(events, [_args(event) for event in events], times, places, is_open)
+    slices = _of_events(
+        events, [_args(event) for event in events], times=times, places=places, is_open=is_open
+    )
     return slices, len(points) - len(rows)
 
 
@@ -255,7 +257,7 @@ def _paired(points: Points, ends: Mapping[str, bool], keys: Any, last: int) -> t
     ]
     times = points.time[rows], np.where(is_open, last, points.time[closing])
     places = points.place[rows], points.place[closing]
-    slices = _of_events(opened, args, times, places, is_open)
+    slices = _of_events(opened, args, times=times, places=places, is_open=is_open)
     return slices, len(events) - 2 * len(begin) - len(open_)
 
 

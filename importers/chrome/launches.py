@@ -89,7 +89,14 @@ def launches_of(
 def _calls(calls: Slices, work: Slices, argument: str) -> _Part:
     """Return the API calls; the argument gives the id that they share with their work."""
     ids, of_device = (integers([args.get(argument) for args in s.args]) for s in (calls, work))
-    return _Part(calls.start, calls.end, calls.where, ids, calls.name, of_device)
+    return _Part(
+        start=calls.start,
+        end=calls.end,
+        where=calls.where,
+        correlation=ids,
+        name=calls.name,
+        of_device=of_device,
+    )
 
 
 def _arrows(starts: Points, ends: Points, work: Slices, categories: Sequence[str]) -> _Part:
@@ -101,7 +108,14 @@ def _arrows(starts: Points, ends: Points, work: Slices, categories: Sequence[str
     of_device = np.full(len(work), MISSING, np.int64)
     of_device[row[row >= 0]] = end_ids[row >= 0]
     names = [str(event.get("cat")) for event in starts.events]
-    return _Part(starts.time, starts.time, starts.where, start_ids, names, of_device)
+    return _Part(
+        start=starts.time,
+        end=starts.time,
+        where=starts.where,
+        correlation=start_ids,
+        name=names,
+        of_device=of_device,
+    )
 
 
 def _linked(ops: Slices, work: Slices, argument: str) -> _Part:
@@ -123,7 +137,12 @@ def _linked(ops: Slices, work: Slices, argument: str) -> _Part:
     of_device[known] = ids
     where = [ops.where[row] for row in op.tolist()]
     return _Part(
-        ops.start[op], ops.start[op], where, ids, ["named by the work"] * len(ids), of_device
+        start=ops.start[op],
+        end=ops.start[op],
+        where=where,
+        correlation=ids,
+        name=["named by the work"] * len(ids),
+        of_device=of_device,
     )
 
 

@@ -122,9 +122,9 @@ class _Reader:
         activity_frame = activities(
             work,
             self.producer,
-            self._labels(rows[DEVICE]),
-            self._owners(work, places),
-            launched.of_device,
+            labels=self._labels(rows[DEVICE]),
+            process=self._owners(work, places),
+            correlation=launched.of_device,
         )
         tables = [t for t in (range_frame, launched.frame, activity_frame) if len(t)]
         span = (
@@ -132,11 +132,11 @@ class _Reader:
             max(int(t.end.max()) for t in tables),
         )
         facts = Facts(
-            self.producer.name if self.producer not in NAMELESS else "Chrome trace",
-            "",
-            span,
-            tuple(self._warnings(activity_frame)),
-            self._epoch(),
+            product=self.producer.name if self.producer not in NAMELESS else "Chrome trace",
+            schema="",
+            span=span,
+            warnings=tuple(self._warnings(activity_frame)),
+            epoch_ns=self._epoch(),
         )
         return Capture(
             source=(self.name,),

@@ -340,7 +340,9 @@ def _capture(
     span = (min(int(t.start.min()) for t in tables), max(int(t.end.max()) for t in tables))
     epoch = int(integers([head.get(BASE)])[0]) if BASE in head else 0
     warnings = (
-        *_missing_warnings(name, trace_events, range_frame, launch_frame, activity_frame),
+        *_missing_warnings(
+            name, trace_events, ranges=range_frame, launches=launch_frame, activities=activity_frame
+        ),
         *_skipped_warnings(name, trace_events),
     )
     version = str(head.get(VERSION, ""))
@@ -348,12 +350,12 @@ def _capture(
         source=(name,),
         facts=(
             Facts(
-                PRODUCT,
-                version,
-                span,
-                warnings,
-                epoch + trace_events.zero,
-                _metadata(head),
+                product=PRODUCT,
+                schema=version,
+                span=span,
+                warnings=warnings,
+                epoch_ns=epoch + trace_events.zero,
+                metadata=_metadata(head),
                 beside=_unread(trace_events),
             ),
         ),

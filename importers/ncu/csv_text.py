@@ -293,12 +293,12 @@ def _metric_name(row: Row, sections: dict[str, str]) -> str:
 def _rule(page: Page, row: Row) -> Rule:
     gain = number(row.get(SPEEDUP, ""), comma=page.comma)
     return Rule(
-        row.get("Section Name", ""),
-        row["Rule Name"],
-        row.get("Rule Type", ""),
-        row.get("Rule Description", ""),
-        row.get("Estimated Speedup Type", ""),
-        float(MISSING if gain is None else gain),
+        section=row.get("Section Name", ""),
+        rule=row["Rule Name"],
+        kind=row.get("Rule Type", ""),
+        text=row.get("Rule Description", ""),
+        scope=row.get("Estimated Speedup Type", ""),
+        speedup=float(MISSING if gain is None else gain),
     )
 
 

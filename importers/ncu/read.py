@@ -91,7 +91,14 @@ def _pushed(kernels: Sequence[Kernel]) -> Iterator[Span]:
 
 
 def _extended(span: Span, last: int) -> Span:
-    return Span(span.range, span.process, span.thread, span.depth, span.first, last)
+    return Span(
+        range=span.range,
+        process=span.process,
+        thread=span.thread,
+        depth=span.depth,
+        first=span.first,
+        last=last,
+    )
 
 
 def _common_depth(before: Sequence[OpenRange], after: Sequence[OpenRange]) -> int:
@@ -112,7 +119,14 @@ def started_spans(kernels: Sequence[Kernel]) -> list[Span]:
         now = {
             open_range: _extended(before.pop(open_range), place)
             if open_range in before
-            else Span(open_range, kernel.process, kernel.thread, 0, place, place)
+            else Span(
+                range=open_range,
+                process=kernel.process,
+                thread=kernel.thread,
+                depth=0,
+                first=place,
+                last=place,
+            )
             for open_range in kernel.started
         }
         result += before.values()

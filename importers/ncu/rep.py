@@ -314,12 +314,12 @@ def _rules(action: Any) -> Iterator[Rule]:
         message, estimate = result.get("rule_message"), result.get("speedup_estimation", {})
         if message:
             yield Rule(
-                result["section_identifier"],
-                result["rule_identifier"],
-                KINDS[int(message["type"])],
-                without_links(message["message"]),
-                SCOPES[int(estimate.get("type", 0))],
-                float(estimate.get("speedup", MISSING)),
+                section=result["section_identifier"],
+                rule=result["rule_identifier"],
+                kind=KINDS[int(message["type"])],
+                text=without_links(message["message"]),
+                scope=SCOPES[int(estimate.get("type", 0))],
+                speedup=float(estimate.get("speedup", MISSING)),
             )
 
 

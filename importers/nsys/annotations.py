@@ -99,7 +99,7 @@ class Annotations:
         pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
         name = frames.Names(*_names(pool, text, name_lengths(pool)))
         ints |= {"process": ints["thread"] & ~schema.THREAD_BITS}
-        return cls(ints, pool, text, name, _json_column(columns, strings))
+        return cls(ints=ints, texts=pool, text=text, name=name, json=_json_column(columns, strings))
 
     def ranges(self, last: int, session: int) -> frames.Ranges:
         """Return the frame `ranges`: push/pop and start/end ranges.

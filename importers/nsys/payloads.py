@@ -72,7 +72,14 @@ class Blobs(NamedTuple):
         is_whole = (place == room) & (size == room - HEADER_BYTES)
         is_known = is_long & (size >= 0) & (is_place | is_whole)
         begin = blobs.offsets[:-1] + np.where(is_place, place, HEADER_BYTES)
-        return cls(blobs.data, row, domain, schema_id, begin, np.where(is_known, size, MISSING))
+        return cls(
+            data=blobs.data,
+            row=row,
+            domain=domain,
+            schema=schema_id,
+            start=begin,
+            size=np.where(is_known, size, MISSING),
+        )
 
 
 def _unhexed(texts: Texts) -> Texts:

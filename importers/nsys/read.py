@@ -308,7 +308,9 @@ def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Col
     tables = readable_tables(path, database)
     queries = export_queries(path, tables, details=details)
     result = database.read(queries)
-    log_tables(path, tables, queries, result, schema.SKIPPED[requested_side(details)])
+    log_tables(
+        path, tables, queries=queries, read=result, skipped=schema.SKIPPED[requested_side(details)]
+    )
     rest = schema.ANNOTATIONS.rest(tables, details=details)
     if take_flags(result.get("annotations", {})) and rest:
         result["annotations"] |= database.read({"rest": rest})["rest"]
@@ -431,7 +433,7 @@ def to_capture(
         messages = frames.Diagnostics()
     else:
         tables = (ranges, launches, on_device, marks)
-        facts = _facts(path, read, tables, left_out, skipped)
+        facts = _facts(path, read, tables=tables, left_out=left_out, skipped=skipped)
         if unread:
             warning = f"{file_name(path)}: {_unread(unread)}"
             facts = replace(facts, warnings=(*facts.warnings, warning))
@@ -481,7 +483,9 @@ def _facts(
     opaque = int(tables[2].kind.among(frames.GRAPH).sum())
     check_durations(path.name, timed)
     rows = [len(table) for table in timed]
-    result = export_facts(path, read, rows, opaque, _span(*tables), left_out=left_out)
+    result = export_facts(
+        path, read, rows=rows, opaque=opaque, span=_span(*tables), left_out=left_out
+    )
     # What is not read is not missing.
     return replace(result, warnings=()) if skipped else result
 

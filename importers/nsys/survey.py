@@ -390,9 +390,11 @@ def _launches(survey: Survey, database: Database, rows: int) -> CallWindows:
 def _activities(survey: Survey, database: Database, rows: int, calls: CallWindows) -> None:
     """Find the window of each activity; one without a process is of the only process, if any."""
     callers = np.array(sorted(survey.keys.get("launches", set())), np.int64)
-    has_unknown = _read_activities(survey, database, rows, calls, None)
+    has_unknown = _read_activities(survey, database, rows=rows, calls=calls, callers=None)
     if has_unknown:
-        _read_activities(survey, database, rows, calls, np.union1d(callers, survey.callers))
+        _read_activities(
+            survey, database, rows=rows, calls=calls, callers=np.union1d(callers, survey.callers)
+        )
     survey.counts["activities"] = sum(survey.counts[t] for t in DEVICE_TABLES)
 
 

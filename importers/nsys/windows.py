@@ -214,7 +214,9 @@ class Windows:
         survey = Survey(cuts, self.queries, self.origin)
         creations = self._node_creations()
         session = session_ns(self.short)
-        self.survey = survey_export(survey, database, self.rows, creations, session)
+        self.survey = survey_export(
+            survey, database, rows=self.rows, node_creations=creations, session=session
+        )
         self.facts = self._export_facts()
         self.strings: Columns | None = None
 
@@ -274,7 +276,14 @@ class Windows:
         always = joined.pop("always").astype(bool)
         spanning = always | (start < first) | (capture.ranges.end > last)
         later = int(self.survey.earliest[number + 1 :].min(initial=FOREVER))
-        return Window(capture, begun, spanning, joined, (first, last), later)
+        return Window(
+            capture=capture,
+            begun=begun,
+            spanning=spanning,
+            number=joined,
+            edges=(first, last),
+            next_activity=later,
+        )
 
     def _table(self, table: str, window: int, numbers: dict[str, list[Ints]]) -> Columns:
         """Read the rows of a table that are in a window, and note their row numbers."""
@@ -284,7 +293,9 @@ class Windows:
         numbers.setdefault("always", [])
         ahead = self._rows_before(table)
         for part, columns in self._read(table, query, parts) if query else ():
-            taken, row = self._rows_of_window(table, window, columns, part, numbers)
+            taken, row = self._rows_of_window(
+                table, window, columns=columns, part=part, numbers=numbers
+            )
             row_numbers.append(row + part.before + ahead)
             result.append(take_rows(columns, taken))
         return concat_columns(result) if result else {}
@@ -402,9 +413,9 @@ class Windows:
         facts = export_facts(
             self.path,
             read,
-            counts,
-            survey.counts["graphs"],
-            span,
+            rows=counts,
+            opaque=survey.counts["graphs"],
+            span=span,
             left_out=self.left_out + survey.left_out,
         )
         return ExportFacts(facts, survey.last, survey.callers, self.origin)
@@ -420,7 +431,7 @@ def open_windows(
     """
     before = check_file(path)
     with Database(path) as database:
-        yield Windows(path, database, details, count, at)
+        yield Windows(path=path, database=database, details=details, count=count, at=at)
     after = path.stat()
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")

@@ -196,7 +196,14 @@ def _facts(name: str, recording: Recording, span: tuple[int, int]) -> Facts:
     epoch = int(recording.header["epoch_ns"]) - int(recording.header["monotonic_ns"])
     version = str(recording.header["format"])
     metadata = common_metadata([recording]) | metadata_of_processes([recording])
-    return Facts("nsight-bridge", version, span, tuple(warnings), epoch, metadata)
+    return Facts(
+        product="nsight-bridge",
+        schema=version,
+        span=span,
+        warnings=tuple(warnings),
+        epoch_ns=epoch,
+        metadata=metadata,
+    )
 
 
 def _time_source(recording: Recording) -> str:
@@ -367,7 +374,13 @@ def _candidates(paths: Iterable[Path], sidecar: Sequence[Path]) -> Iterator[Cand
                 raise NotAReport(f"{path}: {reason}" if reason else str(error)) from error
             LOG.debug("%s: no recording: %s", path, error)
             continue
-        yield Candidate(path, fields["pid"], str(fields.get("host")), fields["epoch_ns"], written)
+        yield Candidate(
+            path=path,
+            pid=fields["pid"],
+            host=str(fields.get("host")),
+            begun=fields["epoch_ns"],
+            written=written,
+        )
 
 
 def _candidates_of_capture(

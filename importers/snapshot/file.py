@@ -372,7 +372,7 @@ def ranges(stack: Ints, time: Ints, lines: Ints) -> tuple[Ints, Ints, Ints]:
     shared = np.append(0, np.minimum(common, np.minimum(depth[1:], depth[:-1])))
     over = int(time[-1]) + 1
     parts = [
-        _ranges_of_depth(level, line_rows, depth, shared, np.append(time, over))
+        _ranges_of_depth(level, line_rows, depth=depth, shared=shared, time=np.append(time, over))
         for level in range(int(depth.max()))
     ]
     if not parts:

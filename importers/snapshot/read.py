@@ -55,7 +55,13 @@ class Blocks:
             for index in np.unique(device).tolist()
         }
         device_of, address, size = columns.T
-        return cls(device_of, address, size, [frames for *_, frames in blocks], reserved)
+        return cls(
+            device=device_of,
+            address=address,
+            bytes=size,
+            frames=[frames for *_, frames in blocks],
+            reserved=reserved,
+        )
 
 
 def _column(rows: Sequence[Any], key: str) -> Ints:
@@ -194,7 +200,7 @@ def read(path: Path, _details: Details = True) -> Capture:
             )
         stacks = Stacks()
         rows = _memory_rows(events, blocks, stacks)
-    return _capture(name, events, blocks, rows, stacks)
+    return _capture(name, events, blocks=blocks, rows=rows, stacks=stacks)
 
 
 def _memory_rows(events: Events, blocks: Blocks, stacks: Stacks) -> MemoryRows:
@@ -215,7 +221,9 @@ def _memory_rows(events: Events, blocks: Blocks, stacks: Stacks) -> MemoryRows:
         stack=stack,
     )
     began = int(events.time.min()) if len(events) else 0
-    held_rows = _held_rows(blocks, np.flatnonzero(~_in_trace(blocks, traced)), stacks, began, first)
+    held_rows = _held_rows(
+        blocks, np.flatnonzero(~_in_trace(blocks, traced)), stacks=stacks, began=began, first=first
+    )
     separate = np.flatnonzero(separate_changes(events, first))
     without_rows = np.array(devices_without_rows(events, first, held_rows.device), np.int64)
     return MemoryRows.joined(
@@ -298,7 +306,15 @@ def _capture(
     devices = np.unique(np.concatenate((rows.device, events.device)))
     return Capture(
         source=(name,),
-        facts=(Facts(PRODUCT, "", span, _warnings(name, events, rows, blocks), epoch),),
+        facts=(
+            Facts(
+                product=PRODUCT,
+                schema="",
+                span=span,
+                warnings=_warnings(name, events, rows, blocks),
+                epoch_ns=epoch,
+            ),
+        ),
         ranges=range_frame,
         launches=frames.Launches(),
         activities=frames.Activities(),

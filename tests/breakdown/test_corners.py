@@ -26,11 +26,12 @@ import bridge as package
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
-from bridge.analyze.core.filters import filter_rows, parse_time_ns
+from bridge.analyze.core.filters import filter_rows
 from bridge.analyze.core.table import Table
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.build import ordered
 from bridge.analyze.tables.ranges import by_call
+from bridge.knowledge.amounts import parse_time_ns
 from bridge.render import table as tables
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed

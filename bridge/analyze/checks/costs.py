@@ -82,11 +82,11 @@ class Costs:
         loop = max(steady, key=lambda one: one.end - one.start, default=None)
         span, count = _steady(attributed, loop, parts)
         return cls(
-            tuple(_on_gpu(attributed, gpu, span, count)),
-            round(span.length / count) if loop else 0,
-            in_all,
-            once_costs,
-            sum(part.length for part in once),
+            in_each=tuple(_on_gpu(attributed, gpu, span, count)),
+            each_ns=round(span.length / count) if loop else 0,
+            in_all_ns=in_all,
+            once=once_costs,
+            once_ns=sum(part.length for part in once),
         )
 
 
@@ -133,7 +133,9 @@ def _work(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]
     rows = np.flatnonzero(Devices.of_report(attributed).gpu == gpu)
     start = attributed.capture.activities.start[rows]
     end, state = attributed.end[rows], states_of_work(attributed)[rows]
-    covered = covered_times(np.zeros(len(rows), np.int64), state, start, end, [span])[:, 0]
+    covered = covered_times(
+        np.zeros(len(rows), np.int64), state, start=start, end=end, parts=[span]
+    )[:, 0]
     length = np.maximum(np.minimum(end, span.end) - np.maximum(start, span.start), 0)
     code, names = _names_of_work(attributed)
     for number, time in enumerate(covered[: len(STATES)].tolist()):

@@ -85,7 +85,7 @@ class _Inside:
     @classmethod
     def of_activities(cls, attributed: AttributedCapture, window: Windows) -> _Inside:
         report, start = attributed.capture.activities.report, attributed.capture.activities.start
-        return cls.of(window, report, start, attributed.end, attributed.counted)
+        return cls.of(window, report, start=start, end=attributed.end, mask=attributed.counted)
 
     @property
     def length(self) -> Ints:
@@ -114,7 +114,9 @@ def _ops(attributed: AttributedCapture, window: Windows) -> Table:
     """Return the calls of each op that were open, and the CPU time of the op alone."""
     nesting = attributed.attribution.nesting
     report = attributed.capture.ranges.report[nesting.range]
-    inside = _Inside.of(window, report, nesting.start, nesting.end, attributed.listed)
+    inside = _Inside.of(
+        window, report, start=nesting.start, end=nesting.end, mask=attributed.listed
+    )
     first, last = window.start[report], window.end[report]
     cut = replace(
         nesting, start=np.clip(nesting.start, first, last), end=np.clip(nesting.end, first, last)
@@ -135,7 +137,7 @@ def _ops(attributed: AttributedCapture, window: Windows) -> Table:
 def _api(attributed: AttributedCapture, window: Windows) -> Table:
     launches = attributed.capture.launches
     report, start, end = launches.report, launches.start, launches.end
-    inside = _Inside.of(window, report, start, end, attributed.counted_launches)
+    inside = _Inside.of(window, report, start=start, end=end, mask=attributed.counted_launches)
     name = launches.name.codes[inside.rows]
     group, rows = number_groups(name)
     return _largest_first(

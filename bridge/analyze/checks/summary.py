@@ -298,4 +298,11 @@ def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
         if one.rule.name not in {rule.name, PAID_ONCE} and one.expected_ns >= least
     ]
     following = worth[0].rule.title if worth else ""
-    return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures, following)
+    return FirstAdvice(
+        rule=rule.name,
+        title=rule.title,
+        remedy=first.remedy,
+        text=rule.text,
+        figures=figures,
+        next_title=following,
+    )

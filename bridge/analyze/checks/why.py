@@ -426,7 +426,14 @@ def _activity(attributed: AttributedCapture, row: int) -> Event:
     activities = attributed.capture.activities
     start, end = (int(activities[c][row]) for c in ("start", "end"))
     name, kind = attributed.activity_name[row], activities.kind[row]
-    return Event(kind, row, name, start, end, int(attributed.duration[row]))
+    return Event(
+        what=kind,
+        row=row,
+        name=name,
+        start_ns=start,
+        end_ns=end,
+        duration_ns=int(attributed.duration[row]),
+    )
 
 
 def _call(attributed: AttributedCapture, row: int) -> EventStart | None:
@@ -440,7 +447,13 @@ def _call(attributed: AttributedCapture, row: int) -> EventStart | None:
 def _captured(attributed: AttributedCapture, row: int) -> EventStart | None:
     """Return when the CUDA graph node of an activity was captured."""
     nodes, activities = attributed.capture.graph_nodes, attributed.capture.activities
-    events = NodeEvents(nodes.report, nodes.process, nodes.node, nodes.original, nodes.time)
+    events = NodeEvents(
+        report=nodes.report,
+        process=nodes.process,
+        node=nodes.node,
+        original=nodes.original,
+        time=nodes.time,
+    )
     report, process, node = (
         activities[c][row : row + 1] for c in ("report", "process", "graph_node")
     )
@@ -449,7 +462,16 @@ def _captured(attributed: AttributedCapture, row: int) -> EventStart | None:
         return None
     time, number = (int(nodes[c][row_of_node]) for c in ("time", "node"))
     return EventStart.of(
-        attributed, Event("graph node", row_of_node, str(number), time, time, 0), nodes
+        attributed,
+        Event(
+            what="graph node",
+            row=row_of_node,
+            name=str(number),
+            start_ns=time,
+            end_ns=time,
+            duration_ns=0,
+        ),
+        nodes,
     )
 
 

@@ -15,34 +15,15 @@ from bridge.analyze.core.filters import wildcard_pattern
 from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import Totals
 from bridge.join.arrays import NONE
+from bridge.knowledge.amounts import NS, parse_amount, time_text
 from bridge.knowledge.suggestions import remedy, unknown_name
 
 # -- Amounts: times, counts and shares
 
-UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-AMOUNT = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
-SCALES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
-
-
-def parse_amount(text: str) -> tuple[Decimal, str]:
-    """Return a number and its unit: "%", "ns" (times are converted to ns), or "" for a bare number.
-
-    Raises ValueError for other text.
-    """
-    match = AMOUNT.fullmatch(text.strip())
-    if not match:
-        raise ValueError(f"{text.strip()!r} is no amount: write 5%, 3.2ms, 200us or 24")
-    number, unit = Decimal(match[1]), match[2] or ""
-    return (number * UNITS[unit], "ns") if unit in UNITS else (number, unit)
-
 
 def amount_text(value: Decimal | int, unit: str) -> str:
     """Return an amount as text: a time in ``ns`` with a readable unit, else a plain number."""
-    if unit != "ns":
-        return f"{float(value):,.6g}".replace(",", " ")
-    size = abs(float(value))
-    scale, name = next((s for s in SCALES if size >= s[0]), SCALES[-1])
-    return f"{float(value) / scale:.3f} {name}" if scale > 1 else f"{float(value):.0f} ns"
+    return time_text(float(value)) if unit == NS else f"{float(value):,.6g}".replace(",", " ")
 
 
 # -- Results
@@ -312,7 +293,13 @@ def _budget_verdict(subject: str, limit: Limit, value: Decimal) -> Verdict:
     passed = limit.allows(value)
     over = "" if passed else "over " if limit.high is not None and value >= limit.high else "under "
     line = f"{subject}: {limit.written(value)}, {over or 'within '}the budget of {limit.text}"
-    return Verdict("budget", subject, passed, line, limit.note(value) if passed else "")
+    return Verdict(
+        gate="budget",
+        subject=subject,
+        passed=passed,
+        line=line,
+        note=limit.note(value) if passed else "",
+    )
 
 
 def _budget_unjudged(subject: str, reason: str) -> Verdict:
@@ -430,12 +417,12 @@ def _large_ops(ops: Table, whole: Mapping[str, int]) -> Table:
 def _change(row: Mapping[Any, Any], ops: Comparison) -> Change:
     """Return the change of an op or of the total: per step if the numbers of steps differ."""
     steps = Change(
-        float(row["step_before_ns"]),
-        float(row["step_after_ns"]),
-        float(row["step_ratio_low"]),
-        float(row["step_ratio_high"]),
-        str(row["state"]),
-        ops.work[0],
+        before_ns=float(row["step_before_ns"]),
+        after_ns=float(row["step_after_ns"]),
+        ratio_low=float(row["step_ratio_low"]),
+        ratio_high=float(row["step_ratio_high"]),
+        state=str(row["state"]),
+        steps_before=ops.work[0],
     )
     if ops.unequal_steps and (steps.before_ns or steps.after_ns):
         return steps

@@ -183,11 +183,11 @@ def _pieces(attributed: AttributedCapture) -> _TimedEvents:
     rows = np.flatnonzero(attributed.listed)
     nodes, self_time = node_events(attributed), self_times(attributed.attribution.nesting)
     selected = Events(
-        nodes.range[rows],
-        nodes.node[rows],
-        nodes.launch[rows],
-        nodes.activity[rows],
-        lambda name: nodes.column(name)[rows],
+        range=nodes.range[rows],
+        node=nodes.node[rows],
+        launch=nodes.launch[rows],
+        activity=nodes.activity[rows],
+        column=lambda name: nodes.column(name)[rows],
     )
     return _TimedEvents(selected, self_time[rows], rows)
 

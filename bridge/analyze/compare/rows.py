@@ -257,7 +257,13 @@ class _OrderedCalls:
         ranges = attributed.capture.ranges
         report, process, start = ranges.report[firsts], ranges.process[firsts], ranges.start[firsts]
         place = _process_positions(report, process)
-        return cls(coded.codes[0], coded.labels["path"], report, place, order_by(start))
+        return cls(
+            path=coded.codes[0],
+            paths=coded.labels["path"],
+            report=report,
+            place=place,
+            order=order_by(start),
+        )
 
 
 def _process_positions(report: Ints, process: Ints) -> Ints:

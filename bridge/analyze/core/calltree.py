@@ -449,12 +449,12 @@ def boxes(tree: CallTree, weight: str, min_share: float) -> Boxes:
     rows = np.flatnonzero(total > max(min_share * whole, 0))
     names = [tree.names[code] or UNNAMED for code in tree.code[order][rows].tolist()]
     return Boxes(
-        ["all", *names],
-        np.append(NONE, tree.level[order][rows]),
-        np.append(0, tree.depth[order][rows] + 1),
-        np.append(0, start[rows] / max(whole, 1)),
-        np.append(1.0, total[rows] / max(whole, 1)),
-        np.append(whole, total[rows]),
+        names=["all", *names],
+        level=np.append(NONE, tree.level[order][rows]),
+        depth=np.append(0, tree.depth[order][rows] + 1),
+        start=np.append(0, start[rows] / max(whole, 1)),
+        share=np.append(1.0, total[rows] / max(whole, 1)),
+        weight=np.append(whole, total[rows]),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from fnmatch import translate
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from bridge.analyze.core.table import Array, Table
 from bridge.importers.arrays import Flags
 from bridge.importers.frames import Names
 from bridge.knowledge.abbreviations import abbreviation
+from bridge.knowledge.amounts import PERCENT, parse_amount
 from bridge.knowledge.expressions import Expression
 from bridge.knowledge.suggestions import unknown_name
 
@@ -22,8 +22,6 @@ CONDITION = re.compile(rf"\s*({COLUMN})\s*(!=|>=|<=|=|>|<|~)\s*(.+?)\s*")
 QUOTED = r"'[^']*'|\"[^\"]*\""
 NEXT = rf",\s*{COLUMN}\s*(?:[!<>]=|[<>=~])"
 CONDITIONS = re.compile(rf"(?:^|(?<=,))((?:{QUOTED}|(?!{NEXT}).)+)", re.DOTALL)
-UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-NUMBER = re.compile(rf"(-?\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
 FILTER_LIST, SORT_LIST = "--filter list", "--sort list"  # what lists the columns
 OF_NAMES = ("name", "names", "label", "title")  # words for the column that names a row
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -88,24 +86,14 @@ def column_of(table: Table, name: str, listed_by: str = FILTER_LIST) -> str:
         return column
     texts = [column for column in table.columns if not table.is_numeric(column)]
     meant = dict.fromkeys(OF_NAMES, texts[0]) if texts else {}
-    raise ValueError(unknown_name("column", name, table.columns, listed_by, meant))
+    raise ValueError(
+        unknown_name("column", name, known=table.columns, listed_by=listed_by, synonyms=meant)
+    )
 
 
 def wildcard_pattern(pattern: str) -> re.Pattern[str]:
     """Return a pattern of whole names: ``*`` and ``?`` are wildcards, brackets literal."""
     return re.compile(translate(pattern.replace("[", "[[]")))
-
-
-def parse_time_ns(text: str) -> int:
-    """Return a time in ns; only 0 needs no unit. Raises ValueError for other text."""
-    match = NUMBER.fullmatch(text.strip())
-    if not match or match[2] == "%" or match[1].startswith("-"):
-        raise ValueError(f"{text!r} is no time: write 1.5s, 20ms, 300us or 400ns")
-    if not match[2] and Decimal(match[1]):
-        raise ValueError(
-            f"{text!r} has no unit: write {match[1]}s, {match[1]}ms, {match[1]}us or {match[1]}ns"
-        )
-    return round(Decimal(match[1]) * UNITS[match[2] or "ns"])
 
 
 def _split(conditions: str) -> list[str]:
@@ -151,10 +139,10 @@ def _unquoted(value: str) -> str:
 
 def _number(text: str) -> float:
     """Return a number, exact if it is whole, as floats cannot hold large times to the ns."""
-    match = NUMBER.fullmatch(text)
-    if not match:
-        raise ValueError(f"{text!r} is no number; units are {', '.join(UNITS)} and %")
-    if match[2] == "%":
-        return float(match[1]) / 100
-    number = Decimal(match[1]) * UNITS[match[2] or "ns"]
+    try:
+        number, unit = parse_amount(text, signed=True)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number; units are ns, us, µs, ms, s and %") from None
+    if unit == PERCENT:
+        return float(number) / 100
     return int(number) if number == int(number) else float(number)

@@ -32,7 +32,14 @@ class Event:
     def of(cls, what: str, table: frames.Ranges | frames.Launches, row: int) -> Event:
         """Return the event in a row of a frame with a name, a start and an end."""
         start, end = (int(table[c][row]) for c in ("start", "end"))
-        return cls(what, row, table.name[row], start, end, max(0, end - start))
+        return cls(
+            what=what,
+            row=row,
+            name=table.name[row],
+            start_ns=start,
+            end_ns=end,
+            duration_ns=max(0, end - start),
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,9 @@ class EventStart:
         report, process, thread = (
             int(table[c][event.row]) for c in ("report", "process", "thread")
         )
-        return cls(attributed, event, report, process, thread)
+        return cls(
+            attributed=attributed, event=event, report=report, process=process, thread=thread
+        )
 
     @property
     def place(self) -> Place:

@@ -166,7 +166,7 @@ def sm_estimates(
     start, end = attributed.capture.activities.start[rows], attributed.end[rows]
     blocks, percent = estimate.blocks_per_sm[rows], estimate.percent[rows]
     result = (
-        sm_efficiency(device, start, end, blocks, span),
+        sm_efficiency(device, start, end=end, blocks=blocks, span=span),
         occupancy(device, end - start, percent, len(span)),
     )
     return dict(zip(ESTIMATES, result, strict=True))

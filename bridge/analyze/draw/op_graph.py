@@ -151,7 +151,14 @@ def _data(attributed: AttributedCapture, rows: Ints) -> Table:
     source = np.where(producer > 0, place[of_producer], NONE)
     used = np.flatnonzero(source != NONE)
     tensor, _ = number_groups(source[used], output[used])
-    return _edges(DATA, source[used], target[used], output[used], position[used], tensor + 1)
+    return _edges(
+        DATA,
+        source[used],
+        target=target[used],
+        output=output[used],
+        position=position[used],
+        tensor=tensor + 1,
+    )
 
 
 def _backward(attributed: AttributedCapture, rows: Ints) -> Table:
@@ -166,7 +173,14 @@ def _backward(attributed: AttributedCapture, rows: Ints) -> Table:
     target = np.flatnonzero(outermost & (ids[of_node] > 0))
     source = ids[of_node[target]] - 1
     none = np.full(len(target), NONE)
-    return _edges(BACKWARD, source, target, none, none, np.zeros(len(target), np.int64))
+    return _edges(
+        BACKWARD,
+        source,
+        target=target,
+        output=none,
+        position=none,
+        tensor=np.zeros(len(target), np.int64),
+    )
 
 
 def _edges(

@@ -129,7 +129,14 @@ def over_time(attributed: AttributedCapture, top: int) -> Lanes:
     step_starts = attributed.steps.start
     step_starts = step_starts[(step_starts >= axis.start) & (step_starts < axis.end)] - axis.start
     names = [lanes[n] for n in np.sort(top_lanes).tolist()]
-    return Lanes(names, groups, shares, bins.width, step_starts, len(lanes) - len(top_lanes))
+    return Lanes(
+        lanes=names,
+        groups=groups,
+        shares=shares,
+        width_ns=bins.width,
+        steps=step_starts,
+        left=len(lanes) - len(top_lanes),
+    )
 
 
 def durations(attributed: AttributedCapture, top: int, op: str = "*") -> Durations:

@@ -215,7 +215,9 @@ class Tracks:
             name = self.process_names.get(key, "").rpartition("/")[2] or "process"
             pid = next(self.numbers) if taken else pid_recorded
             order = 2 * len(self.processes)
-            self.processes[key] = Group(pid, name + self._where(key), order, report, process)
+            self.processes[key] = Group(
+                pid=pid, name=name + self._where(key), order=order, report=report, process=process
+            )
         return self.processes[key]
 
     def _where(self, key: tuple[int, int]) -> str:
@@ -234,7 +236,12 @@ class Tracks:
             gpu = self.gpu_names.get(key, f"GPU {device}")
             name = f"{gpu}, {owner.name} {frames.pid(process)}"
             self.devices[key] = Group(
-                next(self.numbers), name, owner.order + 1, report, process, device
+                pid=next(self.numbers),
+                name=name,
+                order=owner.order + 1,
+                report=report,
+                process=process,
+                device=device,
             )
         return self.devices[key]
 

@@ -121,11 +121,11 @@ class Run:
             for gpu in values["gpus"]
         )
         return cls(
-            Span(*values["whole"]),
-            Span(*values["part"]),
-            tuple(GpuAccount(**gpu) for gpu in gpus),
-            values["evidence"],
-            values.get("is_part", False),
+            whole=Span(*values["whole"]),
+            part=Span(*values["part"]),
+            gpus=tuple(GpuAccount(**gpu) for gpu in gpus),
+            evidence=values["evidence"],
+            is_part=values.get("is_part", False),
         )
 
 
@@ -199,7 +199,7 @@ def _run_clocks(attributed: AttributedCapture) -> RunClocks:
             moved = Span(run[0].start + shift, run[0].end + shift)
             whole[number] = whole.get(number, moved) | moved
             evidence[number] = max(evidence.get(number, CALLS), run[1], key=EVIDENCE.index)
-    return RunClocks(clock, offset, whole, whole, evidence)
+    return RunClocks(clock=clock, offset=offset, whole=whole, part=whole, evidence=evidence)
 
 
 def _selected_parts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int, Span]:
@@ -302,18 +302,20 @@ def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int,
     parts = [clocks.part_of(report) for report in devices.report]
     counted, start, size = attributed.counted, work.start, len(devices.names)
     state = np.where(counted, states_of_work(attributed), len(STATES))
-    covered = covered_times(devices.gpu, state, start, attributed.end, parts)
+    covered = covered_times(devices.gpu, state, start=start, end=attributed.end, parts=parts)
     exposed = exposed_communication(attributed, devices.gpu, np.arange(size), parts)
     rows = np.flatnonzero(counted)
     first = lowest(devices.gpu[rows], start[rows], size)
     last = highest(devices.gpu[rows], attributed.end[rows], size)
     return {
         gpu: GpuAccount(
-            devices.names[gpu],
-            named_states(covered[:, gpu], parts[gpu].length, is_partial=not counted.all()),
-            int(last[gpu] - first[gpu]),
-            int(exposed[gpu]),
-            _of_processes(attributed, np.flatnonzero(devices.gpu == gpu), state, parts[gpu]),
+            device=devices.names[gpu],
+            states=named_states(covered[:, gpu], parts[gpu].length, is_partial=not counted.all()),
+            span_ns=int(last[gpu] - first[gpu]),
+            exposed_ns=int(exposed[gpu]),
+            processes=_of_processes(
+                attributed, np.flatnonzero(devices.gpu == gpu), state, parts[gpu]
+            ),
         )
         for gpu in np.unique(devices.gpu[rows]).tolist()
     }
@@ -328,7 +330,9 @@ def _of_processes(
     users, result = np.unique(process).tolist(), {}
     for user in users if len(users) > 1 else ():
         own = np.where(process == user, state[rows], len(STATES))
-        times = covered_times(np.zeros_like(own), own, start, attributed.end[rows], [part])
+        times = covered_times(
+            np.zeros_like(own), own, start=start, end=attributed.end[rows], parts=[part]
+        )
         pid = int(frames.pid(np.array([user]))[0])
         result[pid] = named_states(times[:, 0], part.length, is_partial=True)
     return result

@@ -154,11 +154,11 @@ class Use:
         """Return the use that `as_dict` returned."""
         return cls(
             # An older version stored no runs.
-            tuple(Run.from_dict(run) for run in values.get("runs", ())),
-            tuple(IdleCause(**cause) for cause in values["idle"]),
-            NoDeviceWork.from_dict(values["nothing"]) if values.get("nothing") else None,
-            tuple(values.get("hints", ())),
-            values.get("main_ops"),
+            runs=tuple(Run.from_dict(run) for run in values.get("runs", ())),
+            idle=tuple(IdleCause(**cause) for cause in values["idle"]),
+            nothing=NoDeviceWork.from_dict(values["nothing"]) if values.get("nothing") else None,
+            hints=tuple(values.get("hints", ())),
+            main_ops=values.get("main_ops"),
         )
 
 

@@ -151,13 +151,13 @@ def host_time(attributed: AttributedCapture, parts: Sequence[Span]) -> HostTime:
     call = np.where(in_api != NONE, of_api, of_os)
     group, first = number_groups(part, in_range, kind, call)
     return HostTime(
-        part[first],
-        in_range[first],
-        kind[first],
-        call[first],
-        sums(group, length, len(first)),
-        (*attributed.ops, *attributed.capture.ranges.name.texts),
-        (*api_names, *system_names),
+        part=part[first],
+        range=in_range[first],
+        kind=kind[first],
+        call=call[first],
+        time=sums(group, length, len(first)),
+        ranges=(*attributed.ops, *attributed.capture.ranges.name.texts),
+        calls=(*api_names, *system_names),
     )
 
 

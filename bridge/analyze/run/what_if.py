@@ -77,7 +77,13 @@ class Question:
         if iterations < 0:
             raise ValueError(f"--iterations {iterations}: write a number from 1 on")
         kernels = part_left(gpu_faster, GPU) if gpu_faster else 1.0
-        result = cls(_pairs(op, faster), tuple(without), tuple(hide), kernels, iterations)
+        result = cls(
+            faster=_pairs(op, faster),
+            without=tuple(without),
+            hide=tuple(hide),
+            kernels=kernels,
+            iterations=iterations,
+        )
         if not (op or without or hide or gpu_faster):
             raise ValueError(NOTHING_ASKED)
         return result
@@ -172,13 +178,15 @@ class _Changes:
         self.host[points] = np.minimum(self.host[points], part)
         self.work[places] = np.minimum(self.work[places], part)
         time = run.graph.delay[points].sum() + self._length(places)
-        return Changed(OP, name, part, len(ranges), int(time))
+        return Changed(option=OP, name=name, part=part, count=len(ranges), time_ns=int(time))
 
     def kernels(self, part: float) -> Changed:
         """Let all kernels but those that communicate take a part of the time that other changes leave."""
         places = work_places(self.run, self.run.computing)
         self.work[places] *= part
-        return Changed(GPU, "", part, len(places), self._length(places))
+        return Changed(
+            option=GPU, name="", part=part, count=len(places), time_ns=self._length(places)
+        )
 
     def without(self, name: str) -> Changed:
         """Let calls of CUDA and of the operating system go. Raises ValueError for an unknown name."""
@@ -201,7 +209,13 @@ class _Changes:
         time = (call_ends(run.work.attributed) - capture.launches.start)[api].sum()
         calls = capture.system_calls
         time += (calls.end - calls.start)[system].sum()
-        return Changed(WITHOUT, name, 0.0, int(api.sum() + system.sum()), int(time))
+        return Changed(
+            option=WITHOUT,
+            name=name,
+            part=0.0,
+            count=int(api.sum() + system.sum()),
+            time_ns=int(time),
+        )
 
     def _no_call(self, name: str) -> str:
         attributed = self.run.work.attributed
@@ -228,7 +242,9 @@ class _Changes:
             raise ValueError(_no_such("kernel or copy", name, known, by_kernel))
         self.edits.append(hidden(self.run, rows))
         places = work_places(self.run, rows)
-        return Changed(HIDE, name, 0.0, len(places), self._length(places))
+        return Changed(
+            option=HIDE, name=name, part=0.0, count=len(places), time_ns=self._length(places)
+        )
 
     def _length(self, places: Ints) -> int:
         return int((self.run.work.end - self.run.work.start)[places].sum())

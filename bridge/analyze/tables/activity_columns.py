@@ -234,7 +234,7 @@ def by_kernel(
     name, names = name_codes(attributed, kernel_names, rows)
     is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)
     whole = int(attributed.duration[is_kernel & attributed.accounted].sum())
-    groups = Groups(attributed, len(names), rows, name, whole)
+    groups = Groups(attributed=attributed, count=len(names), rows=rows, group=name, whole_ns=whole)
     return Table({"kernel": texts(names), **groups.columns(columns)})
 
 
@@ -257,7 +257,13 @@ def by_memcpy(
         for end in (ENDS if memory_kinds else ())
     }
     group, first = number_groups(name, *kinds.values())
-    groups = Groups(attributed, len(first), rows, group, attributed.whole_ns)
+    groups = Groups(
+        attributed=attributed,
+        count=len(first),
+        rows=rows,
+        group=group,
+        whole_ns=attributed.whole_ns,
+    )
     return Table(
         {
             "operation": texts(names)[name[first]],
@@ -290,7 +296,13 @@ def by_op_kernel(
     name, names = name_codes(attributed, kernel_names, rows)
     pair, distinct = factorize(op * max(1, len(names)) + name)
     ops, kernels = np.divmod(distinct, max(1, len(names)))
-    groups = Groups(attributed, len(distinct), rows, pair, attributed.whole_ns)
+    groups = Groups(
+        attributed=attributed,
+        count=len(distinct),
+        rows=rows,
+        group=pair,
+        whole_ns=attributed.whole_ns,
+    )
     return Table(
         {
             "op": texts(attributed.ops[o] for o in ops.tolist()),

@@ -80,7 +80,12 @@ class _Rows:
         in_range = attributed.node != NONE
         activity_group[in_range] = node_group[attributed.node[in_range]]
         groups = range_columns.Groups(
-            attributed, coded.size, range_group, node_group, activity_group, self.costs
+            attributed=attributed,
+            count=coded.size,
+            of_range=range_group,
+            of_node=node_group,
+            of_activity=activity_group,
+            costs=self.costs,
         )
         present = _used(range_group, coded.size) | _used(activity_group, coded.size)
         present |= (
@@ -99,7 +104,13 @@ class _Rows:
         attributed, rows = self.attributed, np.flatnonzero(self.attributed.counted)
         coded = self._coded(activity_events(attributed, rows))
         rows, group = _in_groups(rows, coded.codes[0])
-        groups = activity_columns.Groups(attributed, coded.size, rows, group, attributed.whole_ns)
+        groups = activity_columns.Groups(
+            attributed=attributed,
+            count=coded.size,
+            rows=rows,
+            group=group,
+            whole_ns=attributed.whole_ns,
+        )
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
     def _coded(self, *kinds: Events) -> DimensionCodes:

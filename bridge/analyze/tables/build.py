@@ -50,7 +50,7 @@ def _with_metrics(attributed: AttributedCapture, request: TableRequest) -> Table
     result = _checked(attributed, request)
     counted = attributed.only(request.direction)
     return columns.add_metric_columns(
-        counted, result, request.by, request.metrics, request.kernel_names
+        counted, result, by=request.by, names=request.metrics, kernel_names=request.kernel_names
     )
 
 
@@ -124,7 +124,9 @@ def making(attributed: AttributedCapture, request: TableRequest) -> MakeRows:
     counted = attributed.only(request.direction)
     if request.by not in VIEWS:
         dimensions, names = dimensions_of(request.by), request.kernel_names
-        return lambda columns: breakdown(counted, dimensions, columns, names, request.costs)
+        return lambda columns: breakdown(
+            counted, dimensions, columns=columns, kernel_names=names, costs=request.costs
+        )
     view = VIEWS[request.by]
     function, taken = rows_function(view), _taken(view, request)
     return lambda columns: function(counted, columns=columns, **taken)

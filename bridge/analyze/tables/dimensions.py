@@ -81,7 +81,9 @@ def range_events(attributed: AttributedCapture, rows: Ints) -> Events:
     ranges = attributed.capture.ranges
     node = attributed.attribution.nesting.first_nodes(len(ranges))[rows]
     none = np.full(len(rows), NONE)
-    return Events(rows, node, none, none, lambda c: ranges[c][rows])
+    return Events(
+        range=rows, node=node, launch=none, activity=none, column=lambda c: ranges[c][rows]
+    )
 
 
 def node_events(attributed: AttributedCapture) -> Events:
@@ -89,7 +91,13 @@ def node_events(attributed: AttributedCapture) -> Events:
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     none = np.full(len(nesting), NONE)
     nodes = np.arange(len(nesting))
-    return Events(nesting.range, nodes, none, none, lambda c: ranges[c][nesting.range])
+    return Events(
+        range=nesting.range,
+        node=nodes,
+        launch=none,
+        activity=none,
+        column=lambda c: ranges[c][nesting.range],
+    )
 
 
 def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
@@ -108,7 +116,13 @@ def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
         return np.where(launch == NONE, own, launch_value)
 
     attribution = attributed.attribution
-    return Events(attribution.range[rows], attribution.node[rows], launch, rows, column)
+    return Events(
+        range=attribution.range[rows],
+        node=attribution.node[rows],
+        launch=launch,
+        activity=rows,
+        column=column,
+    )
 
 
 def launch_events(attributed: AttributedCapture, rows: Ints) -> Events:
@@ -116,7 +130,9 @@ def launch_events(attributed: AttributedCapture, rows: Ints) -> Events:
     launches, node = attributed.capture.launches, attributed.launch_node[rows]
     range_row = lookup(attributed.attribution.nesting.range, node)
     none = np.full(len(rows), NONE)
-    return Events(range_row, node, rows, none, lambda c: launches[c][rows])
+    return Events(
+        range=range_row, node=node, launch=rows, activity=none, column=lambda c: launches[c][rows]
+    )
 
 
 # -- Codes of events by one dimension or by several
@@ -229,7 +245,7 @@ def thread(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
     """Code events by the thread of their call; those without one are -1, a row per process."""
     keys = [(e.report, e.process, e.thread) for e in events]
     codes, (report_of, owner, ids) = DimensionCodes.of_keys(keys)
-    names = _names_of(attributed, "threads", "thread", report_of, ids)
+    names = _names_of(attributed, "threads", column="thread", report=report_of, ids=ids)
     labels = {
         "pid": _pid(owner),
         "tid": np.where(ids == NONE, NONE, ids & frames.ID_BITS),
@@ -240,7 +256,7 @@ def thread(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
 
 def process(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     codes, (report_of, ids) = DimensionCodes.of_keys([(e.report, e.process) for e in events])
-    programs = _names_of(attributed, "processes", "process", report_of, ids)
+    programs = _names_of(attributed, "processes", column="process", report=report_of, ids=ids)
     names = texts(program.rpartition("/")[2] for program in programs)
     labels = {"pid": _pid(ids), "process": names}
     return replace(codes, labels=labels | _files(attributed, report_of))
@@ -355,7 +371,9 @@ def _path(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionC
         np.arange(len(names) + len(attributed.ops)), [*names, *attributed.ops]
     )
     range_code = lookup(text_code[len(names) :], attributed.op)
-    return _by_node(events, "path", text_code[code], range_code, distinct)
+    return _by_node(
+        events, "path", node_code=text_code[code], range_code=range_code, names=distinct
+    )
 
 
 CUSTOM_OP = "custom_op"  # NVTX category of the range of a custom operator
@@ -451,12 +469,20 @@ def _fused(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
 
 
 def _memcpy(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
-    return _named(attributed, events, "operation", "short", (frames.MEMCPY, frames.MEMSET))
+    return _named(
+        attributed,
+        events,
+        label="operation",
+        kernel_names="short",
+        activity_kinds=(frames.MEMCPY, frames.MEMSET),
+    )
 
 
 def kernel(names: str) -> Coding:
     """Return the coding of kernels by one kind of name, a key of `KERNEL_NAMES`."""
-    return lambda attributed, events: _named(attributed, events, "kernel", names, (frames.KERNEL,))
+    return lambda attributed, events: _named(
+        attributed, events, label="kernel", kernel_names=names, activity_kinds=(frames.KERNEL,)
+    )
 
 
 # By the names of `bridge.analyze.core.catalog.dimensions.DIMENSIONS`.
@@ -508,7 +534,9 @@ def _by_range(
     events: Sequence[Events], name: str, code: Ints, names: Collection[str], none: str | None = None
 ) -> DimensionCodes:
     """Code events by the range that they are in."""
-    return DimensionCodes.of_rows(name, code, names, [e.range for e in events], none)
+    return DimensionCodes.of_rows(
+        name, code, names=names, rows=[e.range for e in events], none=none
+    )
 
 
 def _named(

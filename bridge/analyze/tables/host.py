@@ -143,8 +143,12 @@ def by_phase(attributed: AttributedCapture) -> Table:
             "activities": counts(group, groups),
             "kernels": counts(group[is_kernel], groups),
             "gpu_ns": gpu,
-            "gpu_busy_ns": busy_time_by_clock(group, report, start, attributed.end[row], groups),
-            "wall_ns": busy_time_by_clock(name, phases.process, phases.start, phases.end, groups),
+            "gpu_busy_ns": busy_time_by_clock(
+                group, report, start=start, end=attributed.end[row], groups=groups
+            ),
+            "wall_ns": busy_time_by_clock(
+                name, phases.process, start=phases.start, end=phases.end, groups=groups
+            ),
             "share": ratio(gpu, attributed.whole_ns),
         }
     )

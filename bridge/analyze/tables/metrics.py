@@ -79,7 +79,9 @@ def add_metric_columns(
     both = [np.concatenate((codes.labels[name], result[name])) for name in common]
     key, first = distinct_keys(*(factorize(column)[0] for column in both))
     group = key[:size][codes.codes[0][has_row]]
-    columns = _metric_columns(attributed, rows[has_row], group, len(first), names)
+    columns = _metric_columns(
+        attributed, rows[has_row], group=group, groups=len(first), names=names
+    )
     row = key[size:]
     table = result.assign(**{name: column[row] for name, column in columns.items()})
     table.attrs["units"] = units(attributed.capture, names)
@@ -105,7 +107,9 @@ def _metric_columns(
         if metric.texts is not None:
             result[name] = _common_texts(metric.texts[kernels], group, groups)
         else:
-            result[name] = _aggregated(metric, metric.numbers[kernels], weight, group, groups)
+            result[name] = _aggregated(
+                metric, metric.numbers[kernels], weight=weight, group=group, groups=groups
+            )
     if MATCH in names:
         sure = metrics.sure if len(metrics.sure) else np.zeros(len(metrics.of), np.int64)
         least_certain = np.full(groups, NONE)

@@ -46,12 +46,12 @@ class Work:
         node, directions = attributed.node[rows], attributed.directions
         is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)[rows]
         return cls(
-            node,
-            attributed.forward_or_own_node[node],
-            attributed.duration[rows],
-            is_kernel,
-            directions.backward[node],
-            directions.ambiguous[node],
+            owner=node,
+            node=attributed.forward_or_own_node[node],
+            time=attributed.duration[rows],
+            is_kernel=is_kernel,
+            backward=directions.backward[node],
+            ambiguous=directions.ambiguous[node],
         )
 
     def columns(self, group: Ints, groups: int, whole_ns: int) -> dict[str, Ints | np.ndarray]:

@@ -81,7 +81,13 @@ def by_call(attributed: AttributedCapture) -> Table:
         first_slices(attributed),
     )
     of_node = call[nesting.range]
-    groups = Groups(attributed, len(firsts), call, of_node, lookup(of_node, attributed.node))
+    groups = Groups(
+        attributed=attributed,
+        count=len(firsts),
+        of_range=call,
+        of_node=of_node,
+        of_activity=lookup(of_node, attributed.node),
+    )
     return Table(
         {
             "op": texts(attributed.ops)[attributed.op[firsts]],

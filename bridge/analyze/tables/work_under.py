@@ -105,7 +105,7 @@ class WorkUnder:
             for column, of_free in zip((clock, start, end), free, strict=True)
         )
         group = np.concatenate((group, self.free[1]))
-        return busy + busy_time_by_clock(group, clock, start, end, self.groups)
+        return busy + busy_time_by_clock(group, clock, start=start, end=end, groups=self.groups)
 
     @property
     def _parent(self) -> Ints:

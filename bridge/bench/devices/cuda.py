@@ -71,7 +71,13 @@ class CudaDevice(ABC):
                         for call, stream, label, pair in zip(
                             calls, streams, labels, pairs, strict=True
                         ):
-                            self._issue(call, self._stream(stream), label, pair, (turn, number))
+                            self._issue(
+                                call,
+                                self._stream(stream),
+                                label=label,
+                                pair=pair,
+                                turn=(turn, number),
+                            )
                     self.wait()
                     spans.starts.append([self._elapsed_ns(first, start) for start, _ in pairs])
                     spans.ends.append([self._elapsed_ns(first, end) for _, end in pairs])

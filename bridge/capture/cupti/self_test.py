@@ -64,7 +64,13 @@ def run_cupti_test() -> CuptiTest:
         return found
     with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as folder:
         problem = _record(Path(folder), found.path)
-        return CuptiTest(found.path, found.version, True, not problem, problem)
+        return CuptiTest(
+            path=found.path,
+            version=found.version,
+            has_gpu=True,
+            is_attributed=not problem,
+            problem=problem,
+        )
 
 
 def has_gpu() -> bool:

@@ -165,7 +165,13 @@ def report(total: TotalStats, details: StatsDetails, bar_length: int = 20) -> st
         ]
         shares = [e["size"] for e in details.params]
         parts.append(
-            _table("params", ("name", "shape", "elements", "size"), rows, shares, bar_length)
+            _table(
+                "params",
+                ("name", "shape", "elements", "size"),
+                rows=rows,
+                parts=shares,
+                bar=bar_length,
+            )
         )
     if details.flops:
         keys = ("name", "class_name", "input_shapes", "output_shapes", "receptive_field", "stride")
@@ -174,7 +180,9 @@ def report(total: TotalStats, details: StatsDetails, bar_length: int = 20) -> st
             for e in details.flops
         ]
         shares = [e["flops_num"] for e in details.flops]
-        parts.append(_table("flops", (*keys, "flops", "cumulative"), rows, shares, bar_length))
+        parts.append(
+            _table("flops", (*keys, "flops", "cumulative"), rows=rows, parts=shares, bar=bar_length)
+        )
     if details.activations:
         rows = [
             (e["name"], e["class_name"], str(e["shape"]), _size(e["size_bytes"]))
@@ -182,7 +190,13 @@ def report(total: TotalStats, details: StatsDetails, bar_length: int = 20) -> st
         ]
         shares = [e["act_dim"] for e in details.activations]
         parts.append(
-            _table("activations", ("name", "class_name", "shape", "size"), rows, shares, bar_length)
+            _table(
+                "activations",
+                ("name", "class_name", "shape", "size"),
+                rows=rows,
+                parts=shares,
+                bar=bar_length,
+            )
         )
     parts.append(
         f"params {total.param_dims:,} ({_size(total.param_size)}), FLOPs {_count(total.flops)},"

@@ -255,12 +255,14 @@ def _footprint(call: Call) -> dict[str, Any]:
     )
     arguments = details.get("args")
     cost = CostCall(
-        call.name,
-        tuple(tuple(s) if s is not None else None for s in details.get("shapes", ())),
-        tuple(details.get("dtypes", ())),
-        arguments if isinstance(arguments, dict) else {},
-        tuple(tuple(s) if s is not None else None for s in details.get("output_shapes", ())),
-        tuple(details.get("output_dtypes", ())),
+        name=call.name,
+        shapes=tuple(tuple(s) if s is not None else None for s in details.get("shapes", ())),
+        dtypes=tuple(details.get("dtypes", ())),
+        arguments=arguments if isinstance(arguments, dict) else {},
+        outputs=tuple(
+            tuple(s) if s is not None else None for s in details.get("output_shapes", ())
+        ),
+        output_dtypes=tuple(details.get("output_dtypes", ())),
     )
     computation = flops(cost, "megengine")
     size = _tensor_bytes(json.dumps(dict(details)))

@@ -164,7 +164,14 @@ def _samples(values: Mapping[str, list[float]]) -> list[Row]:
 
 
 def _row(name: str, values: list[float], total: float) -> Row:
-    return Row(name, len(values), total, min(values), max(values), fmean(values))
+    return Row(
+        name=name,
+        count=len(values),
+        total=total,
+        min=min(values),
+        max=max(values),
+        avg=fmean(values),
+    )
 
 
 WRITERS = {"table": table, "json": as_json}

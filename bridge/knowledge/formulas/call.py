@@ -186,7 +186,7 @@ def rows(
 ) -> tuple[Row, ...]:
     """Return rows of one kind from names, text and counting functions."""
     return tuple(
-        (names, Formula(kind, text, source, exact, *counting, dtype, reads))
+        (names, Formula(kind, text, source, exact, *counting, dtype=dtype, reads=reads))
         for names, text, counting in formulas
     )
 

@@ -273,7 +273,11 @@ def register(
         raise TypeError(f"names of ops are needed, not {names!r}")
     if not callable(flops):
         raise TypeError(f"flops must be a function of a Call, not {flops!r}")
-    _registered.update(dict.fromkeys(ops, Formula("registered", text, source, exact, flops)))
+    _registered.update(
+        dict.fromkeys(
+            ops, Formula(kind="registered", text=text, source=source, exact=exact, flops=flops)
+        )
+    )
 
 
 def count_or_none(question: Callable[[Call], Any], call: Call) -> int | None:

@@ -170,11 +170,11 @@ def _gpu(entry: Mapping[str, Any], where: str) -> Gpu:
     tflops = _numbers(entry.get("tflops", {}), where)
     peaks = Peaks(tflops, float(numbers["gb_per_s"]), str(entry.get("source", where)))
     return Gpu(
-        tuple(names),
-        peaks,
-        int(numbers["sms"]),
-        float(numbers["clock_mhz"]),
-        float(numbers["link_gb_per_s"]),
+        names=tuple(names),
+        peaks=peaks,
+        sms=int(numbers["sms"]),
+        clock_mhz=float(numbers["clock_mhz"]),
+        link_gb_per_s=float(numbers["link_gb_per_s"]),
     )
 
 

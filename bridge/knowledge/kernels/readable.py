@@ -223,13 +223,13 @@ def _of_text(short: str, name: str, rules: NamingRules) -> str:
         return _unread(short, name, rules)
     *outer, last = parts
     if outer:  # a kernel in a class or function
-        return _fitted(text, parts, "", parts[-1].name, rules)
+        return _fitted(text, parts, home="", kernel=parts[-1].name, rules=rules)
     library = _library_of(_worded(namespace, rules), base, rules)
     if library is None:
-        whole = _fitted(text, parts, "", last.name, rules)
+        whole = _fitted(text, parts, home="", kernel=last.name, rules=rules)
         return whole if namespace else _marked(whole, rules)
     shown = [Part(base, last.arguments)]
-    return _fitted(text, shown, library.home, last.name, rules)
+    return _fitted(text, shown, home=library.home, kernel=last.name, rules=rules)
 
 
 def _fitted(text: str, shown: list[Part], home: str, kernel: str, rules: NamingRules) -> str:
@@ -237,7 +237,7 @@ def _fitted(text: str, shown: list[Part], home: str, kernel: str, rules: NamingR
     whole = _unwrapped(_Writer(rules, home).path(shown), rules, home=home)
     if len(whole) <= rules.length or "<" not in whole:
         return whole
-    return _with_checksum(_shortened(kernel, shown, home, text, rules), whole)
+    return _with_checksum(_shortened(kernel, shown, home=home, text=text, rules=rules), whole)
 
 
 def _unread(short: str, name: str, rules: NamingRules) -> str:
@@ -249,7 +249,7 @@ def _unread(short: str, name: str, rules: NamingRules) -> str:
     base = kernel.rpartition("::")[2]
     shown = short if short not in {"", name} else (base or "kernel")[: rules.length]
     if shown == base:
-        shown = _shortened(kernel, [Part(base)], "", text, rules)
+        shown = _shortened(kernel, [Part(base)], home="", text=text, rules=rules)
     return _with_checksum(shown, name)
 
 

@@ -35,7 +35,7 @@ def draw_histogram(axes: Axes, durations: Durations) -> None:
     rows = zip(durations.names, durations.activities, durations.total_ns, strict=True)
     size = min(6.5, page.row_height(axes, len(durations.names)) * 0.42)
     lines = [
-        f"{page.fit(axes, name, CURVE_NAMES, size, 34)}\n{n:,} ×, {time(int(ns))} in all"
+        f"{page.fit(axes, name, share=CURVE_NAMES, size=size, max_letters=34)}\n{n:,} ×, {time(int(ns))} in all"
         for name, n, ns in rows
     ]
     axes.set_yticks(np.arange(len(lines)) - 0.4, lines, fontsize=size)
@@ -120,7 +120,7 @@ def _label(axes: Axes, names: list[str]) -> None:
     size = min(7, height * (0.85 if is_low else 0.42))
     name_parts = (name.rsplit(", stream ", 1) for name in names)
     lines = [
-        f"{page.fit(axes, device, LANE_NAMES / (2 if is_low else 1), size, 28)}"
+        f"{page.fit(axes, device, share=LANE_NAMES / (2 if is_low else 1), size=size, max_letters=28)}"
         f"{', ' if is_low else chr(10)}stream {stream}"
         for device, stream in name_parts
     ]

@@ -17,6 +17,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.patches import Patch
 
+from bridge.knowledge.amounts import LARGE_UNITS
 from bridge.render.table import clean
 
 # -- Texts and legends that fit a figure of any size
@@ -161,7 +162,6 @@ UNDATED: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 TOO_SMALL = "{:g} × {:g} inches are too small for this picture; give a larger --width or --height"
-UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def color(index: int) -> dict[str, Any]:
 
 def scale(ns: float) -> tuple[float, str]:
     """Return the divisor and the unit for times of this size."""
-    return next((unit for unit in UNITS if ns >= unit[0]), UNITS[-1])
+    return next((unit for unit in LARGE_UNITS if ns >= unit[0]), (1, "ns"))
 
 
 def time(ns: float) -> str:

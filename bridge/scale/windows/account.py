@@ -60,7 +60,7 @@ class RunSums:
         until = min(window.next_activity, self.collected.end)
         done = Span(self.collected.start, max(until, self.collected.start))
         parts = [done] * len(self.users)
-        self.covered += covered_times(user, state, start, end, parts)
+        self.covered += covered_times(user, state, start=start, end=end, parts=parts)
         on = np.flatnonzero(end > until)
         self.carried = user[on], state[on], np.maximum(start[on], until), end[on]
 
@@ -95,11 +95,11 @@ class RunSums:
         }
         gpus = (
             GpuAccount(
-                gpu,
-                states[gpu, ALL],
-                span.length,
-                states[gpu, ALL][COMMUNICATION],
-                {
+                device=gpu,
+                states=states[gpu, ALL],
+                span_ns=span.length,
+                exposed_ns=states[gpu, ALL][COMMUNICATION],
+                processes={
                     int(frames.pid(np.array([process]))[0]): times
                     for (name, process), times in states.items()
                     if name == gpu and process != ALL

@@ -146,7 +146,13 @@ def _findings(rule: RuleCheck, evidence: Evidence, estimator: Estimator | None) 
     whole = RUN if no_timeline.has_timeline(evidence.capture) else KERNEL_TIME
     remedy = rule.remedy_in(pytorch=evidence.uses_pytorch)
     return [
-        Advice(rule, finding, _share(finding, evidence.wall_ns), whole, remedy)
+        Advice(
+            rule=rule,
+            finding=finding,
+            share=_share(finding, evidence.wall_ns),
+            whole=whole,
+            remedy=remedy,
+        )
         for finding in bounded
     ]
 

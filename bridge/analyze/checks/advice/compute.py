@@ -280,7 +280,9 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
         of_rule = np.flatnonzero(rule == code)
         text = rules.text[int(place[of_rule[np.argmax(savings[of_rule])]])]
         name = rules.rule.texts[code]
-        yield _finding(evidence, name, text, activity[of_rule], savings[of_rule])
+        yield _finding(
+            evidence, name, text=text, activity=activity[of_rule], saved=savings[of_rule]
+        )
 
 
 def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: Ints) -> Finding:

@@ -102,7 +102,14 @@ class HostGroups:
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         first = first[order]
-        return cls(points, rank[group], by[first], name[first], once[first], path_ns[order])
+        return cls(
+            points=points,
+            group=rank[group],
+            kind=by[first],
+            name=name[first],
+            once=once[first],
+            path_ns=path_ns[order],
+        )
 
     def take(self, group: int) -> Ints:
         """Return the points of a group."""

@@ -73,7 +73,15 @@ def quality(attributed: AttributedCapture, reasons: Sequence[ReasonCheck] = REAS
         judged.append(reason.name)
         if cost := reason.scale.cost(measured.value):
             remedy = reason.remedy_in(pytorch=evidence.uses_pytorch)
-            result.append(Deduction(reason, measured, reason.scale.unit, cost, remedy))
+            result.append(
+                Deduction(
+                    reason=reason,
+                    measured=measured,
+                    unit=reason.scale.unit,
+                    cost=cost,
+                    remedy=remedy,
+                )
+            )
     result.sort(key=lambda deduction: -deduction.cost)  # equal costs stay in the order of reasons
     nothing = no_device_work(attributed)
     score = max(0, BEST - sum(deduction.cost for deduction in result))

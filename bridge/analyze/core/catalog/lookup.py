@@ -74,7 +74,13 @@ def dimensions_of(by: str) -> tuple[str, ...]:
                     f"{name!r} cannot be combined with others; {TABLE_LIST} shows which can"
                 )
             raise ValueError(
-                unknown_name("table", name, [*VIEWS, *DIMENSIONS], TABLE_LIST, OTHER_NAMES)
+                unknown_name(
+                    "table",
+                    name,
+                    known=[*VIEWS, *DIMENSIONS],
+                    listed_by=TABLE_LIST,
+                    synonyms=OTHER_NAMES,
+                )
             )
     if len(set(names)) < len(names):
         raise ValueError(f"{by!r} names a dimension twice")

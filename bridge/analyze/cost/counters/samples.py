@@ -187,12 +187,12 @@ def _sampled(attributed: AttributedCapture) -> Sampled:
     of_row, first = number_groups(report, gpu, metric)
     rows = order_by(of_row, time)
     return Sampled(
-        rows,
-        run_edges(of_row[rows]),
-        report[first].tolist(),
-        gpu[first].tolist(),
-        metric[first].tolist(),
-        list(table.metric.texts),
+        rows=rows,
+        edges=run_edges(of_row[rows]),
+        report=report[first].tolist(),
+        gpu=gpu[first].tolist(),
+        metric=metric[first].tolist(),
+        names=list(table.metric.texts),
     )
 
 

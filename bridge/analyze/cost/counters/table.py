@@ -45,7 +45,10 @@ def _figures(attributed: AttributedCapture, series: Series, work: Ints) -> dict[
     start, end = attributed.capture.activities.start[work], attributed.end[work]
     first, last = start.min(keepdims=True), end.max(keepdims=True)
     one, busy = np.zeros(1, np.int64), unions(np.zeros(len(work), np.int64), start, end)
-    whole, running = project(series, one, first, last, 1), project(series, *busy, 1)
+    whole, running = (
+        project(series, one, start=first, end=last, groups=1),
+        project(series, *busy, 1),
+    )
     met = (series.end > first) & (series.begin < last) & (last > first)
     return {
         "samples": int(np.count_nonzero(met)),

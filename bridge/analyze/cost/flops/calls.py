@@ -94,12 +94,12 @@ def parse_call(name: str, shapes_text: str, details: Mapping[str, Any]) -> Call:
     inputs = list(_flatten(shapes, _texts(details.get("dtypes"))))
     arguments = details.get("args")
     return Call(
-        name,
-        tuple(shape for shape, _ in inputs),
-        tuple(dtype for _, dtype in inputs),
-        arguments if isinstance(arguments, dict) else {},
-        tuple(shape for shape, _ in _flatten(_list(details.get("output_shapes")), ())),
-        tuple(_dtype(text) for text in _texts(details.get("output_dtypes"))),
+        name=name,
+        shapes=tuple(shape for shape, _ in inputs),
+        dtypes=tuple(dtype for _, dtype in inputs),
+        arguments=arguments if isinstance(arguments, dict) else {},
+        outputs=tuple(shape for shape, _ in _flatten(_list(details.get("output_shapes")), ())),
+        output_dtypes=tuple(_dtype(text) for text in _texts(details.get("output_dtypes"))),
     )
 
 
@@ -281,9 +281,9 @@ class RangeCosts:
             _cost(
                 names[a] if a != NONE else "",
                 shapes[b],
-                jsons[c] if c != NONE else "",
-                outputs[d] if d != NONE else (),
-                options,
+                details=jsons[c] if c != NONE else "",
+                known_output=outputs[d] if d != NONE else (),
+                options=options,
             )
             for a, b, c, d in zip(*(key[firsts].tolist() for key in keys), strict=True)
         ]
@@ -296,11 +296,11 @@ class RangeCosts:
         formula_of, formulas = factorize(np.array([cost.formula for cost in costs], object))
         dtype = np.array([DTYPES.index(c.dtype) if c.dtype else NONE for c in costs], np.int64)
         return cls(
-            np.array([cost.flops for cost in costs], np.float64)[place],
-            np.array([cost.bytes for cost in costs], np.float64)[place],
-            formula_of.astype(np.int64)[place],
-            dtype[place],
-            list(formulas),
+            flops=np.array([cost.flops for cost in costs], np.float64)[place],
+            bytes=np.array([cost.bytes for cost in costs], np.float64)[place],
+            formula=formula_of.astype(np.int64)[place],
+            dtype=dtype[place],
+            formulas=list(formulas),
         )
 
 

@@ -220,7 +220,8 @@ def flow(usage: MemoryUsage) -> Flow:
     listed = table.head(MAX_PANELS)
     groups = groups_by_peak(usage)
     panels = tuple(
-        _panel(usage, tiles, groups[nth], listed.row(nth), span) for nth in range(len(listed))
+        _panel(usage, tiles, group=groups[nth], row=listed.row(nth), span=span)
+        for nth in range(len(listed))
     )
     return Flow(usage.attributed.capture.source, panels, ops, len(table) - len(listed))
 
@@ -294,7 +295,7 @@ def _merge_tiles(tiles: Table, span: tuple[int, int], height: int) -> Table:
     """Merge tiles in the same grid cells; the grid is made coarser until there are few."""
     across, up = MAX_ACROSS, MAX_UP
     while len(tiles):
-        place, distinct = _grid_cells(tiles, span, height, across, up)
+        place, distinct = _grid_cells(tiles, span, height=height, across=across, up=up)
         if len(distinct) <= MAX_RECTANGLES or across <= 1:
             return _bounding_tiles(tiles, place, distinct)
         across, up = across // 2, max(1, up // 2)

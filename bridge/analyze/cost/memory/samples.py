@@ -56,9 +56,13 @@ class Samples:
         order = rows[order_by(*keys, device[rows], marks.time[rows])]
         value = marks.payload[order]
         used = np.flatnonzero(kind[order] == USED_KIND)
-        reserved = _after(used, used + 1, kind[order], device[order], RESERVED_KIND)
+        reserved = _after(
+            used, used + 1, kind=kind[order], device=device[order], wanted=RESERVED_KIND
+        )
         next_place = np.where(reserved == NONE, used, reserved) + 1
-        process = _after(used, next_place, kind[order], device[order], PROCESS_KIND)
+        process = _after(
+            used, next_place, kind=kind[order], device=device[order], wanted=PROCESS_KIND
+        )
         used_rows = order[used]
         row_keys = [marks.report[used_rows], marks.process[used_rows]]
         by_time = order_by(*row_keys, device[used_rows], marks.time[used_rows])

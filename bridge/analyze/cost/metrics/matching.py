@@ -64,11 +64,11 @@ def merge_metrics(parts: Sequence[Metrics]) -> Metrics:
     new_number = np.full(len(first), NONE)
     new_number[is_measured] = np.arange(len(rows))
     return Metrics(
-        _select_surest(metrics.table, sources, "metric"),
-        _select_surest(metrics.rules, sources, "rule"),
-        new_number[code],
-        lookup(sources.least_certain, new_number[code]),
-        tuple(name for part in parts for name in part.source),
+        table=_select_surest(metrics.table, sources, "metric"),
+        rules=_select_surest(metrics.rules, sources, "rule"),
+        of=new_number[code],
+        sure=lookup(sources.least_certain, new_number[code]),
+        source=tuple(name for part in parts for name in part.source),
     )
 
 
@@ -179,11 +179,11 @@ def match_metrics(timeline: AttributedCapture, measured: AttributedCapture) -> M
         source=measured.capture.source,
     )
     return MatchedMetrics(
-        replace(timeline.capture, metrics=metrics),
-        len(rows),
-        len(measured_rows),
-        tuple(int((sure == code).sum()) for code in range(len(MATCH_LEVELS))),
-        len(measured_rows) - matched_count,
+        capture=replace(timeline.capture, metrics=metrics),
+        kernels=len(rows),
+        measured=len(measured_rows),
+        by=tuple(int((sure == code).sum()) for code in range(len(MATCH_LEVELS))),
+        unused=len(measured_rows) - matched_count,
     )
 
 

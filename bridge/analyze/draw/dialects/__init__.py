@@ -97,7 +97,13 @@ def _lay_out(
     samples = [*parts.device_curves(attributed, tracks), *memory, *counters]
     placed = [place_track(track) for track in tracks.made]
     return Timeline(
-        attributed.capture.began, placed, slices, replace(phases, args={}), marks, samples, arrows
+        base=attributed.capture.began,
+        tracks=placed,
+        slices=slices,
+        phases=replace(phases, args={}),
+        marks=marks,
+        counters=samples,
+        arrows=arrows,
     )
 
 

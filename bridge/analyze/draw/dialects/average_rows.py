@@ -202,13 +202,13 @@ class Averages(Sequence[Average]):
         Raises AttributeError for an unknown key.
         """
         cut = Cut(
-            row_limit,
-            max_name_column_width,
-            max_shapes_column_width,
-            top_level_events_only,
-            max_src_column_width,
+            rows=row_limit,
+            names=max_name_column_width,
+            shapes=max_shapes_column_width,
+            top_only=top_level_events_only,
+            sources=max_src_column_width,
         )
-        return table(self[:], sort_by, cut, header, time_unit, with_flops=True)
+        return table(self[:], sort_by, cut=cut, header=header, unit=time_unit, with_flops=True)
 
     def __str__(self) -> str:
         return self.table()
@@ -274,7 +274,7 @@ def table(
         sum(row.self_cpu_time_total for row in rows),
         sum(row.self_device_time_total for row in rows if _is_work(row)),
     )
-    columns = _columns(rows, cut, unit, sums, with_flops)
+    columns = _columns(rows, cut, unit=unit, sums=sums, with_flops=with_flops)
     rule = GAP.join("-" * column.width for column in columns) + GAP
     lines = [
         *_above(header, cut, len(rule) - len(GAP)),

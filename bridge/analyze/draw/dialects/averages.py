@@ -319,7 +319,9 @@ def averages(
     host_group, device_group = group[:items][host.into], group[items:]
     table = _labels(keys, first)
     table |= _host_times(attributed, host, host_group, len(first))
-    table |= _device_times(attributed, host, host_group, device_group, len(first))
+    table |= _device_times(
+        attributed, host, host_group=host_group, device_group=device_group, groups=len(first)
+    )
     table["flops"] = _flops(attributed, host, host_group, len(first))
     table["count"] += counts(device_group, len(first))
     table["is_top"] = (table["is_top"] > 0) | (table["device_type"] == CUDA)
@@ -449,7 +451,7 @@ def _device_times(
         "self_device_ns": work + sums(group[in_group], node_time[in_group], groups),
         "device_total_ns": work
         + sums(group[outer], total[outer], groups)
-        + _python_totals(attributed, host, of_range, host_group, groups),
+        + _python_totals(attributed, host, time=of_range, group=host_group, groups=groups),
     }
 
 

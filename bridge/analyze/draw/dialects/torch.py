@@ -105,7 +105,11 @@ def device_work(attributed: AttributedCapture, tracks: Tracks, around: Ints) -> 
     start, duration = times(table)
     track = tracks.lane(stream, disjoint_lanes(stream, start, start + duration), "stream")
     all_activities = make_slices(
-        "kernel", np.arange(len(table)), track, (start, duration), activity_names(table)
+        "kernel",
+        np.arange(len(table)),
+        track=track,
+        times=(start, duration),
+        name=activity_names(table),
     )
     common = _common_args(attributed, around)
     args_of_kind = {
@@ -220,7 +224,11 @@ def memory_instants(attributed: AttributedCapture, tracks: Tracks) -> tuple[Slic
     }
     spans = events.time, np.zeros_like(events.time)
     event_name = NameColumn(np.zeros(len(events), np.int64), [NAME])
-    return (make_slices(CATEGORY, np.arange(len(events)), track, spans, event_name, args),)
+    return (
+        make_slices(
+            CATEGORY, np.arange(len(events)), track=track, times=spans, name=event_name, args=args
+        ),
+    )
 
 
 def _integer_json(values: Ints) -> Json:
@@ -300,7 +308,14 @@ class KinetoTracks(Tracks):
             process_group = self._process(report, process)
             others = len({k[:2] for k in self.devices} - {key[:2]}) if self.together else 0
             pid, name = device + DEVICE_OFFSET * others, f"{process_group.name}, GPU {device}"
-            self.devices[key] = Group(pid, name, process_group.order + 1, report, process, device)
+            self.devices[key] = Group(
+                pid=pid,
+                name=name,
+                order=process_group.order + 1,
+                report=report,
+                process=process,
+                device=device,
+            )
         return self.devices[key]
 
 
@@ -351,12 +366,25 @@ def _host(
     range_track = np.full(len(ranges), NONE)
     range_track[rows] = track[: len(rows)]
     ops = replace(
-        make_slices("cpu_op", rows, range_track, range_times, name, _op_args(attributed)), role="op"
+        make_slices(
+            "cpu_op",
+            rows,
+            track=range_track,
+            times=range_times,
+            name=name,
+            args=_op_args(attributed),
+        ),
+        role="op",
     )
     args = {EXTERNAL: around, "correlation": call_correlations(attributed)}
     call_rows = np.arange(len(launches))
     return ops, make_slices(
-        "api", call_rows, track[len(rows) :], call_times, name_column(launches.name), args
+        "api",
+        call_rows,
+        track=track[len(rows) :],
+        times=call_times,
+        name=name_column(launches.name),
+        args=args,
     )
 
 

@@ -38,7 +38,11 @@ def measured_roofline(
     listed = attributed.counted & attributed.capture.activities.kind.among(frames.KERNEL)
     parts = [
         _kernels_of_level(
-            attributed, flops, np.append(flop_counts.bytes_of(level), np.nan)[kernel], listed, level
+            attributed,
+            flops,
+            moved_bytes=np.append(flop_counts.bytes_of(level), np.nan)[kernel],
+            listed=listed,
+            level=level,
         )
         for level in LEVELS
     ]

@@ -167,7 +167,9 @@ def _slice_rows(attributed: AttributedCapture) -> tuple[SliceRows, list[dict[str
     kind = np.searchsorted(np.cumsum([len(slices) for slices, _ in drawn]), first, side="right")
     found = zip(track[first].tolist(), kind.tolist(), depth[first].tolist(), strict=True)
     rows = [_row(tracks.made[listed[t]], KINDS[k], d) for t, k, d in found]
-    return _merge_small_rows(SliceRows(row, start, end, name, op, names), rows)
+    return _merge_small_rows(
+        SliceRows(row=row, start=start, end=end, name=name, op=op, names=names), rows
+    )
 
 
 def _row(track: Track, kind: str, depth: int) -> dict[str, Any]:

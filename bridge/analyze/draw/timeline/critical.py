@@ -33,10 +33,13 @@ def with_critical_path(attributed: AttributedCapture, timeline: Timeline) -> Tim
     slices = make_slices(
         ROLE,
         np.arange(len(group)),
-        repeated(len(timeline.tracks), len(group)),
-        (elements.start, elements.end - elements.start),
-        NameColumn(group, labels),
-        {"op": NameColumn(elements.name, names), "element": NameColumn(elements.kind, list(KINDS))},
+        track=repeated(len(timeline.tracks), len(group)),
+        times=(elements.start, elements.end - elements.start),
+        name=NameColumn(group, labels),
+        args={
+            "op": NameColumn(elements.name, names),
+            "element": NameColumn(elements.kind, list(KINDS)),
+        },
     )
     track = Track(GROUP, NUMBER, "critical path", 0)
     return replace(timeline, tracks=[*timeline.tracks, track], slices=[*timeline.slices, slices])

@@ -124,7 +124,12 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
         )
     rows = np.arange(len(table))
     return make_slices(
-        "kernel", rows, track, (start, duration), named(attributed.activity_name), args
+        "kernel",
+        rows,
+        track=track,
+        times=(start, duration),
+        name=named(attributed.activity_name),
+        args=args,
     )
 
 
@@ -182,7 +187,12 @@ def projections(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     name_column = NameColumn(name.codes[nesting.range[node]], name.names)
     spans = start, end - start
     return make_slices(
-        "projection", np.arange(len(node)), track, spans, name_column, {"activities": number}
+        "projection",
+        np.arange(len(node)),
+        track=track,
+        times=spans,
+        name=name_column,
+        args={"activities": number},
     )
 
 

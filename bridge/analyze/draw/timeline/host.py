@@ -55,7 +55,9 @@ def ops(attributed: AttributedCapture, tracks: Tracks) -> Slices:
         **_open_args(ranges),
         **_place_args(attributed),
     }
-    return make_slices("op", rows, track, times(ranges), name_column(ranges.name), args)
+    return make_slices(
+        "op", rows, track=track, times=times(ranges), name=name_column(ranges.name), args=args
+    )
 
 
 def _ranges_with_lanes(attributed: AttributedCapture) -> tuple[Ints, Ints]:
@@ -81,7 +83,7 @@ def steps(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     track = tracks.lane(home, np.zeros(len(recorded), np.int64), "steps")
     name = NameColumn(code.astype(np.int64), [f"step {number}" for number in numbers.tolist()])
     spans = recorded.start, recorded.end - recorded.start
-    return make_slices("step", np.arange(len(recorded)), track, spans, name)
+    return make_slices("step", np.arange(len(recorded)), track=track, times=spans, name=name)
 
 
 def calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
@@ -92,7 +94,14 @@ def calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     track = tracks.lane(host, nested_lanes(host, start, start + duration), "api")
     args = {"correlation": launches.correlation, **_source_args(attributed)}
     rows = np.arange(len(launches))
-    return make_slices("api", rows, track, (start, duration), name_column(launches.name), args)
+    return make_slices(
+        "api",
+        rows,
+        track=track,
+        times=(start, duration),
+        name=name_column(launches.name),
+        args=args,
+    )
 
 
 def _place_args(attributed: AttributedCapture) -> dict[str, Column]:
@@ -156,7 +165,9 @@ def _beside_threads(tracks: Tracks, table: frames.HostEvents, rows: Ints, role: 
     start, duration = times(table)
     lane = nested_lanes(host, start[rows], (start + duration)[rows])
     track = at_rows(tracks.lane(host, lane, role), rows, len(table))
-    return make_slices(role, rows, track, (start, duration), name_column(table["name"]), {})
+    return make_slices(
+        role, rows, track=track, times=(start, duration), name=name_column(table["name"]), args={}
+    )
 
 
 def phases(attributed: AttributedCapture, tracks: Tracks) -> Slices:
@@ -166,7 +177,12 @@ def phases(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     host = tracks.host(ranges.report[rows], ranges.thread[rows])
     track = at_rows(tracks.lane(host, repeated(0, len(rows)), "ops"), rows, len(ranges))
     return make_slices(
-        "phase", rows, track, times(ranges), name_column(ranges.name), _open_args(ranges)
+        "phase",
+        rows,
+        track=track,
+        times=times(ranges),
+        name=name_column(ranges.name),
+        args=_open_args(ranges),
     )
 
 
@@ -179,7 +195,9 @@ def marks(attributed: AttributedCapture, tracks: Tracks) -> tuple[Slices, list[S
     all_rows = np.arange(len(recorded))
     span = time, np.zeros_like(time)
     scope = {"scope": _scopes(recorded)}
-    slices = make_slices("mark", all_rows, track, span, name_column(recorded["name"]), scope)
+    slices = make_slices(
+        "mark", all_rows, track=track, times=span, name=name_column(recorded["name"]), args=scope
+    )
     is_counter = _is_counter(recorded)
     return slices.only(~is_counter), _counters(recorded, slices.only(is_counter), tracks)
 
@@ -209,7 +227,9 @@ def frame_rates(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     start = ranges.start[row]
     name = NameColumn(ranges.name.codes[row], names)
     span = start, np.zeros_like(start)
-    return make_slices("counter", np.arange(len(row)), track, span, name, {"value": value})
+    return make_slices(
+        "counter", np.arange(len(row)), track=track, times=span, name=name, args={"value": value}
+    )
 
 
 def _detail_args(ranges: frames.Ranges) -> dict[str, Column]:
@@ -258,7 +278,7 @@ def _counters(recorded: frames.Marks, samples: Slices, tracks: Tracks) -> list[S
     track = tracks.first_of_group()[samples.track]
     times = samples.start, samples.duration
     return [
-        make_slices("counter", rows, track, times, name, {"value": value})
+        make_slices("counter", rows, track=track, times=times, name=name, args={"value": value})
         for of, value in values
         for rows in (samples.rows[of[samples.rows]],)
     ]

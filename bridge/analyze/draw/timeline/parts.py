@@ -165,7 +165,14 @@ def curve_slices(name: str, curves: list[tuple[int, Curve]]) -> Slices:
     time, value = (np.concatenate([curve[n] for _, curve in curves]) for n in (0, 1))
     name_column = NameColumn(np.zeros(len(time), np.int64), [name])
     spans = time, np.zeros_like(time)
-    return make_slices("counter", np.arange(len(time)), track, spans, name_column, {"value": value})
+    return make_slices(
+        "counter",
+        np.arange(len(time)),
+        track=track,
+        times=spans,
+        name=name_column,
+        args={"value": value},
+    )
 
 
 # -- Slices, arrows and timelines
@@ -313,7 +320,14 @@ class Arrows:
     def to_launched(cls, call: Ints, ops: Slices, calls: Slices, activities: Slices) -> Arrows:
         """Return arrows from calls to all activities that they launched, without ops."""
         op = repeated(NONE, len(call))
-        return cls(np.flatnonzero(call != NONE), op, call, ops, calls, activities)
+        return cls(
+            rows=np.flatnonzero(call != NONE),
+            op=op,
+            call=call,
+            ops=ops,
+            calls=calls,
+            activities=activities,
+        )
 
     @property
     def single_calls(self) -> Flags:

@@ -38,7 +38,14 @@ class Gaps:
             column[rows]
             for column in (self.start, self.end, self.device, self.ended_by, self.before)
         )
-        return Gaps(start, end, device, ended_by, before, self.devices)
+        return Gaps(
+            start=start,
+            end=end,
+            device=device,
+            ended_by=ended_by,
+            before=before,
+            devices=self.devices,
+        )
 
     @property
     def length(self) -> Ints:

@@ -220,11 +220,11 @@ class Timeline:
         closes = np.append(self.time, MIN_TIME)[np.minimum(edge + 1, len(self.time))]
         is_inner = np.arange(len(row)) < np.repeat(np.cumsum(size), size) - 1
         return Pieces(
-            row,
-            np.where(is_same_stack, lookup(self.state, edge, 0), 0),
-            stack[row],
-            np.maximum(start[row], opens),
-            np.where(is_inner, closes, end[row]),
+            interval=row,
+            state=np.where(is_same_stack, lookup(self.state, edge, 0), 0),
+            stack=stack[row],
+            start=np.maximum(start[row], opens),
+            end=np.where(is_inner, closes, end[row]),
         )
 
 

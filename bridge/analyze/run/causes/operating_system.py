@@ -95,7 +95,9 @@ def system_time(attributed: AttributedCapture, stack: Ints, start: Ints, end: In
     calls = attributed.capture.system_calls
     thread = stacks_of(attributed, calls)
     begin, stop = calls.start, calls.end
-    return meetings(stack, start, end, (thread, begin, stop), outer_calls(thread, begin, stop))
+    return meetings(
+        stack, start, end=end, events=(thread, begin, stop), rows=outer_calls(thread, begin, stop)
+    )
 
 
 def outer_calls(thread: Ints, begin: Ints, stop: Ints) -> Ints:
@@ -177,17 +179,25 @@ def lock_waits(attributed: AttributedCapture, pieces: Pieces) -> LockWaits | Non
     )
     start, end = ranges.start, ranges.end
     stack = stacks_of(attributed, ranges)
-    waited = meetings(pieces.stack, pieces.start, pieces.end, (stack, start, end), waits)
+    waited = meetings(
+        pieces.stack, pieces.start, end=pieces.end, events=(stack, start, end), rows=waits
+    )
     process = number_groups(ranges.report, ranges.process)[0]
-    held = meetings(process[waited.event], waited.start, waited.end, (process, start, end), holds)
+    held = meetings(
+        process[waited.event],
+        waited.start,
+        end=waited.end,
+        events=(process, start, end),
+        rows=holds,
+    )
     thread, first = number_groups(ranges.report, ranges.thread)
     return LockWaits(
-        waited.interval,
-        waited.time,
-        waited.interval[held.interval],
-        thread[held.event],
-        held.time,
-        _thread_names(attributed, ranges.take(first)),
+        interval=waited.interval,
+        time=waited.time,
+        held_in=waited.interval[held.interval],
+        holder=thread[held.event],
+        held=held.time,
+        threads=_thread_names(attributed, ranges.take(first)),
     )
 
 
@@ -225,11 +235,11 @@ class HostTimes:
         system = system_time(attributed, pieces.stack, pieces.start, pieces.end)
         names = attributed.capture.system_calls.name
         return cls(
-            system,
-            names.codes[system.event],
-            list(names.texts),
-            _off_cpu(attributed, pieces),
-            lock_waits(attributed, pieces),
+            system=system,
+            name=names.codes[system.event],
+            names=list(names.texts),
+            off_cpu=_off_cpu(attributed, pieces),
+            lock=lock_waits(attributed, pieces),
         )
 
     def columns(self, group: Ints, groups: int) -> dict[str, object]:
@@ -243,12 +253,14 @@ class HostTimes:
         result: dict[str, object] = {}
         if self.names:
             row = group[self.system.interval]
-            result["os_call"] = _main_names(row, self.name, self.system.time, groups, self.names)
+            result["os_call"] = _main_names(
+                row, self.name, time=self.system.time, rows=groups, names=self.names
+            )
             result["os_ns"] = sums(row, self.system.time, groups)
         if self.lock is not None:
             lock = self.lock
             result["gil_holder"] = _main_names(
-                group[lock.held_in], lock.holder, lock.held, groups, lock.threads
+                group[lock.held_in], lock.holder, time=lock.held, rows=groups, names=lock.threads
             )
             result["gil_ns"] = sums(group[lock.interval], lock.time, groups)
         if self.off_cpu is not None:

@@ -106,17 +106,31 @@ def _pieces(attributed: AttributedCapture, gaps: Gaps, timeline: Timeline) -> Pi
     first, second = _launching_stacks(attributed, gaps)
     until = _host_ends(attributed, gaps)
     explained = np.flatnonzero((first != NONE) & (until > gaps.start))
-    pieces = _cut(timeline, explained, first[explained], gaps.start[explained], until[explained])
+    pieces = _cut(
+        timeline,
+        explained,
+        stack=first[explained],
+        start=gaps.start[explained],
+        end=until[explained],
+    )
     other = second[pieces.interval]
     is_idle = (pieces.state == IDLE) & (other != NONE) & (other != pieces.stack)
     unexplained = pieces.take(is_idle)
     second_pieces = _cut(
-        timeline, unexplained.interval, other[is_idle], unexplained.start, unexplained.end
+        timeline,
+        unexplained.interval,
+        stack=other[is_idle],
+        start=unexplained.start,
+        end=unexplained.end,
     )
     tail_rows = np.flatnonzero(gaps.end > until)
     state = np.where(first[tail_rows] == NONE, UNKNOWN, LATENCY)
     after = Pieces(
-        tail_rows, state, np.full(len(tail_rows), NONE), until[tail_rows], gaps.end[tail_rows]
+        interval=tail_rows,
+        state=state,
+        stack=np.full(len(tail_rows), NONE),
+        start=until[tail_rows],
+        end=gaps.end[tail_rows],
     )
     return concatenate(pieces.take(~is_idle), second_pieces, after)
 
@@ -124,4 +138,6 @@ def _pieces(attributed: AttributedCapture, gaps: Gaps, timeline: Timeline) -> Pi
 def _cut(timeline: Timeline, gap: Ints, stack: Ints, start: Ints, end: Ints) -> Pieces:
     """Cut intervals that are parts of gaps."""
     cut = timeline.cut(stack, start, end)
-    return Pieces(gap[cut.interval], cut.state, cut.stack, cut.start, cut.end)
+    return Pieces(
+        interval=gap[cut.interval], state=cut.state, stack=cut.stack, start=cut.start, end=cut.end
+    )

@@ -50,7 +50,9 @@ def match_collectives(rank: Ints, stream: Ints, kind: Ints, start: Ints) -> Ints
     position = np.arange(len(order)) - np.repeat(edges[:-1], np.diff(edges))
     sequence = np.empty(len(order), np.int64)
     for number, (first, last) in zip(
-        _match_streams(rank, kind, start, order, edges), pairwise(edges.tolist()), strict=True
+        _match_streams(rank, kind, start=start, order=order, edges=edges),
+        pairwise(edges.tolist()),
+        strict=True,
     ):
         sequence[first:last] = number
     result = np.empty(len(order), np.int64)

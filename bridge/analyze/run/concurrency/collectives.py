@@ -139,11 +139,20 @@ def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> 
             "ranks": counts(group[number_groups(group, device)[1]], size),
             **times(group, time, size),
             "exposed_ns": sums(group, exposed_times(attributed)[rows], size),
-            **_bandwidths(calls, listed, group, total, _links(attributed, rows)),
+            **_bandwidths(calls, listed, group=group, total=total, link=_links(attributed, rows)),
             "transfer_ns": np.where(is_matched, transfer_total, UNKNOWN),
             "wait_ns": np.where(is_matched, total - transfer_total, UNKNOWN),
-            "straggler": _stragglers(ranks, group, device, time - transfer, is_matched),
-            **arrivals(attributed, calls, columns_of_calls, listed, group, ranks),
+            "straggler": _stragglers(
+                ranks, group, rank=device, wait=time - transfer, matched=is_matched
+            ),
+            **arrivals(
+                attributed,
+                calls,
+                columns_of_calls=columns_of_calls,
+                listed=listed,
+                group=group,
+                names=ranks,
+            ),
         }
     )
 

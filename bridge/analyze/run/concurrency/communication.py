@@ -82,7 +82,11 @@ class Details:
         dtype = distinct.pop().lower() if len(distinct) == 1 else ""
         sent = elements(result.get("shapes")) if sent == UNKNOWN else sent
         return cls(
-            collective_of(str(result.get("Collective name", ""))), dtype, sent, received, ranks
+            collective=collective_of(str(result.get("Collective name", ""))),
+            dtype=dtype,
+            sent=sent,
+            received=received,
+            ranks=ranks,
         )
 
 

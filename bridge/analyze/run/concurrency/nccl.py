@@ -104,7 +104,7 @@ class _Joined:
         )
         totals = _Totals.of(self, members, of_member, shared)
         kernels = counts(of_row[of_row != NONE], shared)
-        return totals.messages(self, attributed, rows, of_row, kernels)
+        return totals.messages(self, attributed, rows=rows, unit=of_row, kernels=kernels)
 
     def _units(
         self, attributed: AttributedCapture, rows: Ints, kinds: Sequence[str]

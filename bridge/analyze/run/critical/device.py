@@ -60,7 +60,17 @@ class DevicePoints:
         follows = is_next[activity]
         ended[follows] = np.maximum(ended[follows], work.end[previous[activity[follows]]])
         time[waiting] = ended
-        return _with_collectives(work, cls(time, chained, cross, end, owner, waiting[by_rule]))
+        return _with_collectives(
+            work,
+            cls(
+                time=time,
+                chained=chained,
+                cross=cross,
+                end=end,
+                activity=owner,
+                ruled=waiting[by_rule],
+            ),
+        )
 
 
 def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:

@@ -93,7 +93,9 @@ class Graph:
         parts: list[tuple[Rows, Ints]] = []
         while len(rows):  # the known part of each walk doubles
             ends = time[visited[:, -1]] <= since[rows]
-            parts.append(self._visited(heads, last, since, rows[ends], visited[ends]))
+            parts.append(
+                self._visited(heads, last, since=since, rows=rows[ends], visited=visited[ends])
+            )
             rows, visited = rows[~ends], visited[~ends]
             visited = np.hstack((visited, following[visited]))
             following = following[following]

@@ -216,7 +216,14 @@ class _CallPoints:
         change[begun[order]], change[returned[order]] = 1, -1
         launch = np.where(work.launched_at < end, begun + is_late, returned)
         call = np.repeat(order.astype(np.int32), size)
-        return cls(_Points.of(stack[call], time), call, change, launch, returned, released)
+        return cls(
+            points=_Points.of(stack[call], time),
+            call=call,
+            change=change,
+            launch=launch,
+            returned=returned,
+            released=released,
+        )
 
 
 def _begins_late(work: Work) -> tuple[Ints, Ints]:

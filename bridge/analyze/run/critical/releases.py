@@ -101,7 +101,15 @@ class HostWaits:
         is_private = names[host.system[rows[last]]].matching(PRIVATE.fullmatch)
         process = work.process_of_stacks[host.stack[rows[last]]]
         begin = rows[first] - 1
-        return cls(rows[last], site[last], begin, process, is_private, is_lock[site[last]], python)
+        return cls(
+            point=rows[last],
+            site=site[last],
+            begin=begin,
+            process=process,
+            is_private=is_private,
+            is_lock=is_lock[site[last]],
+            python=python,
+        )
 
     def take(self, rows: Flags | Ints) -> HostWaits:
         """Return some of the waits."""
@@ -143,15 +151,24 @@ def signals(work: Work, host: HostPoints, waits: HostWaits) -> Ints:
     label, thread = _labels(work, host), host.stack.astype(np.int64)
     end, begin = host.time[waits.point], host.time[waits.begin]
     process = work.process_of_stacks[host.stacks]
-    wait, point = _right_before(host, process, waits, end, begin)
-    by_chance, other = _right_before(host, process, waits, (begin + end) // 2, begin - WAKE_NS)
+    wait, point = _right_before(host, process, waits=waits, time=end, least=begin)
+    by_chance, other = _right_before(
+        host, process, waits=waits, time=(begin + end) // 2, least=begin - WAKE_NS
+    )
     calls = work.attributed.capture.system_calls.name.codes
     call = lookup(calls, host.system)
     woken = call[point] == call[waits.point[wait]]  # at once, by the same thing
     wait, point = (rows[~woken | waits.is_private[wait]] for rows in (wait, point))
     # What one thread does says more than what any of them does.
     by_thread, by_any = (
-        _telling(waits, (wait, point), (by_chance, other), name, call, _in_calls(host))
+        _telling(
+            waits,
+            (wait, point),
+            by_chance=(by_chance, other),
+            name=name,
+            call=call,
+            in_calls=_in_calls(host),
+        )
         for name in (label * (int(thread.max()) + 1) + thread, label)
     )
     has_thread = np.isin(waits.site, waits.site[wait[by_thread]])
@@ -267,7 +284,9 @@ def _begun(work: Work, host: HostPoints, waits: HostWaits, signal: Ints) -> Pair
     leader = np.full(int(process.max()) + 1, NONE)
     leader[process[main]] = main
     maker = leader[process]
-    maker[main] = leader[_served(work, host, waits, signal, process)[process[main]]]
+    maker[main] = leader[
+        _served(work, host, waits=waits, signal=signal, process=process)[process[main]]
+    ]
     threads = np.flatnonzero(maker != np.arange(len(first)))
     begun, by = [nothing], [nothing]
     for one in np.unique(maker[threads]).tolist():  # one iteration per thread that made others
@@ -354,7 +373,15 @@ class Releases:
             )
         within, elastic = (hosts + waiting.inner for waiting in (unknown, of_host.take(known)))
         python = hosts + of_host.python
-        return graph, cls(waits, released, within, elastic, python, locked, unlocked)
+        return graph, cls(
+            waits=waits,
+            released=released,
+            within=within,
+            elastic=elastic,
+            python=python,
+            locked=locked,
+            unlocked=unlocked,
+        )
 
     @property
     def points(self) -> Ints:

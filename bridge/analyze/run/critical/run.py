@@ -242,7 +242,11 @@ class Run:
         result = np.zeros(len(self.graph), np.int64)
         code = np.flatnonzero((host.call == NONE) & (host.system == NONE) & (self.host_delay > 0))
         result[self.hosts + code] = time_of_annotations(
-            self.work, cost, host.stack[code], host.time[code], self.host_delay[code]
+            self.work,
+            cost,
+            stack=host.stack[code],
+            time=host.time[code],
+            delay=self.host_delay[code],
         )
         return result
 
@@ -527,7 +531,16 @@ def _run(attributed: AttributedCapture, *, apart: bool = False) -> Run:
     )
     host = replace(host, **{c: getattr(graph, c)[of_host] for c in ("time", "chained")})
     part = next(iter(RunClocks.of(attributed).part.values()), Span(0, 0))
-    return Run(work, waits, graph, device, host, releases, first=part.start, last=part.end)
+    return Run(
+        work=work,
+        waits=waits,
+        graph=graph,
+        device=device,
+        host=host,
+        releases=releases,
+        first=part.start,
+        last=part.end,
+    )
 
 
 def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) -> Graph:

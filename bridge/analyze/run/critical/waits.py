@@ -115,7 +115,15 @@ class Waits:
         nothing = np.empty(0, np.int64)
         if not len(work.row):
             flags = np.empty(0, bool)
-            return cls(waits, nothing, nothing, flags, nothing, nothing, flags)
+            return cls(
+                waits=waits,
+                call=nothing,
+                released=nothing,
+                by_start=flags,
+                activity=nothing,
+                awaited=nothing,
+                by_rule=flags,
+            )
         records = _Records.of(work)
         blocking = np.flatnonzero((states == IN_BLOCKING) & work.issues)
         is_narrow = calls_matching(work.attributed, NARROW_SYNC)
@@ -140,7 +148,15 @@ class Waits:
         of_streams, ruled = _stream_waits(work, records, stream_waits), device_order(work)
         activity, awaited = (np.concatenate(c) for c in zip(of_streams, ruled, strict=True))
         by_rule = np.repeat([False, True], [len(of_streams[0]), len(ruled[0])])
-        return cls(waits, call[order], released[order], by_start[order], activity, awaited, by_rule)
+        return cls(
+            waits=waits,
+            call=call[order],
+            released=released[order],
+            by_start=by_start[order],
+            activity=activity,
+            awaited=awaited,
+            by_rule=by_rule,
+        )
 
 
 def _own_last(work: Work) -> Ints:

@@ -138,7 +138,9 @@ class Causes:
         """The pieces in the times of the report of their thread."""
         pieces = self.pieces
         start, end = pieces.start + self.shift, pieces.end + self.shift
-        return Pieces(pieces.interval, pieces.state, pieces.stack, start, end)
+        return Pieces(
+            interval=pieces.interval, state=pieces.state, stack=pieces.stack, start=start, end=end
+        )
 
 
 def find_causes(attributed: AttributedCapture, threshold_ns: int = 0) -> Causes:
@@ -167,7 +169,9 @@ def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
         callees=_callees(run),
         length=sums(group, end - start, len(rows)),
         first=lowest(group, start, len(rows)),
-        pieces=Pieces(found.gap, found.cause, found.stack, start, end),
+        pieces=Pieces(
+            interval=found.gap, state=found.cause, stack=found.stack, start=start, end=end
+        ),
         row_of_piece=group,
         shift=offset - _offset_of_stacks(run)[found.stack],
     )
@@ -238,7 +242,9 @@ class _Pieces:
     def unnamed(cls, gap: Ints, start: Ints, end: Ints, cause: Ints) -> _Pieces:
         """Return pieces on no thread."""
         none = repeated(NONE, len(gap))
-        return cls(gap, none, start, end, cause, none, none, none)
+        return cls(
+            gap=gap, point=none, start=start, end=end, cause=cause, op=none, callee=none, stack=none
+        )
 
     def take(self, rows: Ints | Flags) -> _Pieces:
         """Return some pieces."""

@@ -190,7 +190,7 @@ class _RankMetrics:
         parts = [clocks.part_of(devices.report[number]) for number in gpu.tolist()]
         start = attributed.capture.activities.start
         state = np.where(attributed.counted, states_of_work(attributed), NONE)
-        busy = covered_times(pair, state, start, attributed.end, parts).sum(axis=0)
+        busy = covered_times(pair, state, start=start, end=attributed.end, parts=parts).sum(axis=0)
         exposed = exposed_communication(attributed, pair, gpu, parts)
         length = np.array([part.length for part in parts], np.int64)
         of_member = member[first]

@@ -48,9 +48,10 @@ def add_tables(by: str = "") -> None:
 
 @cache
 def _add_tables() -> None:
-    from bridge.analyze.tables.additions import add
+    if found := entry_points.load_entry_points(entry_points.TABLES):
+        from bridge.analyze.tables.additions import add  # with NumPy, which completion does without
 
-    add(entry_points.load_entry_points(entry_points.TABLES))
+        add(found)
 
 
 @cache

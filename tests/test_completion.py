@@ -116,15 +116,16 @@ def test_completion_takes_little_time(place: Path) -> None:
 
 
 @pytest.mark.slow
-def test_completion_loads_no_pandas(place: Path) -> None:
-    asking = {"COMP_WORDS": "bridge report --run ", "COMP_CWORD": "3"}
+@pytest.mark.parametrize(("option", "found"), [("--run", "nightly"), ("--by", "op-kernel")])
+def test_completion_loads_no_pandas(place: Path, option: str, found: str) -> None:
+    asking = {"COMP_WORDS": f"bridge report {option} ", "COMP_CWORD": "3"}
     program = place / "bin" / "bridge"
     loaded = subprocess.run(
         [sys.executable, "-X", "importtime", program],
         env=environment(place, **asking, _BRIDGE_COMPLETE="bash_complete"), cwd=place,
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    assert "nightly" in loaded.stdout
+    assert found in loaded.stdout
     names = {line.rpartition("|")[2].strip() for line in loaded.stderr.splitlines()}
     assert "click" in names
     assert not names & {"pandas", "numpy", "sqlite_utils", "bridge.analyze.tables.build"}

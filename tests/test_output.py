@@ -575,7 +575,7 @@ def assert_interrupted(status: int, said: str, number: int = signal.SIGINT) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["bridge.cli", "click.core", "bridge.cli.summary", "pandas"])
+@pytest.mark.parametrize("module", ["bridge.cli", "click.core", "bridge.cli.summary", "numpy"])
 def test_an_interrupt_while_modules_are_loaded_is_one_line_at_most(
     module: str, large_report: Path
 ) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.core.table import Table
 from bridge.cli import options, outputs
 from bridge.cli.help import Command, option
 from bridge.cli.outputs import Output
@@ -172,6 +171,7 @@ def _write(values: list[Result], form: str, output: Output) -> None:
 
 def _text(values: list[Result], form: str, *, to_terminal: bool) -> str:
     """Return the results as a table, a document, or a recording."""
+    from bridge.analyze.core.table import Table
     from bridge.bench import recording, result
     from bridge.render import document, table
 

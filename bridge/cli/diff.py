@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
-from bridge.analyze.core.table import Table
 from bridge.cli import completion, listing, options, outputs, selection_options
 from bridge.cli.help import Command, option, table_option
 from bridge.cli.listing import Listing
@@ -292,6 +291,7 @@ def compare_sides(
 ) -> DiffView:
     """Compare the sides, judge them, and select the rows to show."""
     from bridge.analyze.compare.steps import check_same_steps, filter_known_rows
+    from bridge.analyze.core.table import Table
     from bridge.comparison import Diff, within
     from bridge.render.diff import DiffView
 

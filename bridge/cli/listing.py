@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.core.table import Table
-
 if TYPE_CHECKING:
     from bridge.analyze.core.catalog.column import Column
     from bridge.cli.outputs import Output
@@ -50,6 +48,7 @@ class Listing:
                 f"--format {output.format}: a list of names is one of {', '.join(known)}"
             )
 
+        from bridge.analyze.core.table import Table
         from bridge.render import document, table
 
         rows = Table.of_records(self.rows)

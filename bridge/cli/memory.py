@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.core.table import Table
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command, option, table_option
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
+    from bridge.analyze.core.table import Table
     from bridge.analyze.cost.memory import MemoryUsage
     from bridge.analyze.cost.memory.samples import Samples
     from bridge.importers.remote import Location

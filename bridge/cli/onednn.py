@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.core.table import Table
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command, option, table_option
 from bridge.cli.outputs import Output
 from bridge.knowledge.suggestions import unknown_name
 
 if TYPE_CHECKING:
+    from bridge.analyze.core.table import Table
     from bridge.importers.onednn import Log
 
 DIMENSIONS = ("primitive", "impl", "prop", "problem", "layout", "attributes", "aux", "engine")

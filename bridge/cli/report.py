@@ -14,7 +14,6 @@ from click.core import ParameterSource
 from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.core.catalog.lookup import columns_of
-from bridge.analyze.core.table import Table
 from bridge.analyze.tables.request import ALL, DEFAULT, TableRequest
 from bridge.cli import (
     completion,
@@ -32,6 +31,7 @@ from bridge.cli.outputs import Output
 from bridge.cli.selection_options import LIST, RowOptions
 
 if TYPE_CHECKING:
+    from bridge.analyze.core.table import Table
     from bridge.analyze.cost.flops import Costs
     from bridge.analyze.tables.table_source import TableSource
     from bridge.scale.workers import WorkerOptions

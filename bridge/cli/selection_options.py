@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.analyze.core.catalog.lookup import TIME_UNITS
-from bridge.analyze.core.table import Table
 from bridge.cli import completion
 from bridge.cli.help import option, output_option, row_option
 from bridge.cli.options import TERMINAL_ROWS, collected, usage_errors
 
 if TYPE_CHECKING:
     from bridge.analyze.core.filters import Condition
+    from bridge.analyze.core.table import Table
     from bridge.source import TimeRange
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS, QUALITY_DETAILS
-from bridge.analyze.core.table import Table
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command
@@ -16,6 +15,7 @@ from bridge.cli.hints import with_report
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
+    from bridge.analyze.core.table import Table
     from bridge.render.table import Look
     from bridge.report import Report
     from bridge.scale.combined import CombinedReport
@@ -62,6 +62,7 @@ def summary(
 
 def summary_text(report: Summarized, look: Look) -> str:
     """Return the summary of a report, its largest rows, and the accounting of all activities."""
+    from bridge.analyze.core.table import Table
     from bridge.render import first_screen, summaries, table, units
 
     by, rows = _largest(report)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.analyze.core.catalog.lookup import needs_activities
 from bridge.analyze.core.folding import with_gpu_time
-from bridge.analyze.core.table import Table
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli import options
 from bridge.render import document, summaries, summary, units
@@ -17,6 +16,7 @@ from bridge.render import table as tables
 if TYPE_CHECKING:
     from bridge.analyze.core.filters import Condition
     from bridge.analyze.core.session_cycles import ActiveCycles
+    from bridge.analyze.core.table import Table
     from bridge.analyze.run.ranks.table import Run
     from bridge.analyze.tables.table_source import TableSource
 

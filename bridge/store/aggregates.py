@@ -161,9 +161,10 @@ def _table(connection: Any, view: str, run: int) -> Table:
     sql = f"SELECT * FROM [{SUMMARIES[view]}] WHERE run = ? ORDER BY rowid"
     cursor = connection.execute(sql, [run])
     names = [name for name, *_ in cursor.description]
-    table = Table(dict(zip(names, zip(*cursor, strict=True), strict=False)))
-    columns = dict.fromkeys((*labels_of(view), *columns_of(view).default))
-    return table[[c for c in columns if c in table]]
+    columns = [*zip(*cursor, strict=True)] or [()] * len(names)
+    table = Table(dict(zip(names, columns, strict=True)))
+    order = dict.fromkeys((*labels_of(view), *columns_of(view).default))
+    return table[[c for c in order if c in table]]
 
 
 # -- Runs of aggregates

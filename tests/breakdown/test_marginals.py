@@ -58,7 +58,9 @@ def tables(joined: Report) -> Tables:
 
 def tables_of(joined: Report) -> Tables:
     """Make each table once, for it is compared with many."""
-    return cache(lambda *by: breakdown(joined.attributed, by, ADDING[rows_of_dimensions(by)]))
+    return cache(
+        lambda *by: breakdown(joined.attributed, by, ADDING[rows_of_dimensions(by)]).to_pandas()
+    )
 
 
 @pytest.mark.slow

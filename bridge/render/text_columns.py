@@ -333,19 +333,29 @@ def numbers(head: bytes, values: Ints) -> list[Piece]:
 
 
 def _digits(values: Ints | NDArray[np.uint64]) -> Bytes:
-    """Return the digits of numbers that are not negative, padded in front with spaces."""
-    largest = len(str(values.max()))
-    groups = [values.view(np.uint64)]
-    for _ in range(GROUP_DIGITS, largest, GROUP_DIGITS):
-        above = groups[0] // np.uint64(GROUP)  # much faster than divmod
-        groups[:1] = [above, groups[0] - above * np.uint64(GROUP)]
+    """Return the digits of numbers that are not negative, padded in front with spaces.
+
+    A number is printed in groups of four digits. A group has leading zeros if the groups before it hold a digit.
+    """
+    digits = len(str(values.max()))
+    groups = _groups_of_digits(values.view(np.uint64), -(-digits // GROUP_DIGITS))
     printed = np.empty((len(values), len(groups)), np.uint32)
-    has_started = np.zeros(len(values), bool)
+    has_digits = np.zeros(len(values), bool)
     for index, group in enumerate(groups):
         words = LAST_WORDS if index == len(groups) - 1 else WORDS
-        printed[:, index] = words[group + has_started * np.uint64(GROUP)]
-        has_started |= group != 0
-    return printed.view(np.uint8)[:, -largest:]
+        printed[:, index] = words[group + has_digits * np.uint64(GROUP)]
+        has_digits |= group != 0
+    return printed.view(np.uint8)[:, -digits:]
+
+
+def _groups_of_digits(values: NDArray[np.uint64], count: int) -> list[NDArray[np.uint64]]:
+    """Return ``count`` groups of four digits of each number, the highest first."""
+    groups = []
+    for _ in range(count - 1):
+        above = values // np.uint64(GROUP)
+        groups.append(values - above * np.uint64(GROUP))  # much faster than divmod
+        values = above
+    return [values, *groups[::-1]]
 
 
 def _preceded(digits: Bytes, sign: int, rows: Ints) -> Bytes:

@@ -419,26 +419,18 @@ def to_capture(
     annotations = Annotations.of(read["annotations"], strings)
     launches = _launches(read["launches"], strings)
     on_device = activities(read, strings, export.callers if export else None)
-    wait_frame = waits(read, launches)
-    memory_frame = memory(read["memory"], launches)
-    overhead_frame = overhead(read["overhead"], strings)
-    chains = call_chains(read, strings, annotations, launches)
     last = export.last if export else _span(launches, on_device)[1]
-    ranges = annotations.ranges(last, session_ns(read))
-    marks = annotations.marks()
+    ranges, marks = annotations.ranges(last, session_ns(read)), annotations.marks()
     calls, unread = nccl_calls(annotations, read)
-    if export:
-        facts = export.facts
-        # A part of an export is not judged: it may hold little work by chance.
-        messages = frames.Diagnostics()
+    if export:  # a part of it is not judged: it may hold little work by chance
+        facts, messages = export.facts, frames.Diagnostics()
     else:
         tables = (ranges, launches, on_device, marks)
         facts = _facts(path, read, tables=tables, left_out=left_out, skipped=skipped)
         if unread:
             warning = f"{file_name(path)}: {_unread(unread)}"
             facts = replace(facts, warnings=(*facts.warnings, warning))
-        length = facts.span[1] - facts.span[0]
-        is_idle = is_next_to_nothing(on_device, launches, length)
+        is_idle = is_next_to_nothing(on_device, launches, facts.span[1] - facts.span[0])
         messages = _all_diagnostics(read, strings, idle=is_idle)
     return Capture(
         source=(file_name(path),),
@@ -448,10 +440,10 @@ def to_capture(
         activities=on_device,
         marks=marks,
         graph_nodes=_graph_nodes(read),
-        waits=wait_frame,
+        waits=waits(read, launches),
         cuda_streams=cuda_streams(read["cuda_streams"], launches, on_device),
-        memory=memory_frame,
-        overhead=overhead_frame,
+        memory=memory(read["memory"], launches),
+        overhead=overhead(read["overhead"], strings),
         system_calls=system_calls(read["system_calls"], strings),
         context_switches=context_switches(read["context_switches"], ranges, launches),
         nccl_calls=calls,
@@ -461,7 +453,7 @@ def to_capture(
         processes=_processes(read["processes"]),
         devices=devices(read, on_device),
         texts=annotations.texts,
-        chains=chains,
+        chains=call_chains(read, strings, annotations, launches),
     )
 
 

@@ -45,7 +45,7 @@ def longer(path: Path, by: int, only: str = "") -> Path:
 
 
 def row(found: Comparison, op: str) -> dict:
-    [one] = [one for one in found.rows.to_dict("records") if one["op"] == op]
+    [one] = [one for one in found.rows.records() if one["op"] == op]
     return one
 
 
@@ -148,7 +148,7 @@ def test_fewer_steps_that_take_longer_are_slower(twelve, tmp_path):
             " over --fail-over op:5%"
         )
     ]
-    assert found.comparison.rows["op"].iloc[0] == "gemm"  # by the change per step
+    assert found.comparison.rows["op"][0] == "gemm"  # by the change per step
 
 
 def test_the_figures_beside_a_state_are_those_that_it_judges(twelve):
@@ -225,8 +225,8 @@ def test_steps_of_a_real_training_are_samples(corpus):
     steady = [[number.index(n) for n in range(*ends)] for ends in ((5, 21), (21, 41))]
     truth = [samples(joined, steps) for steps in steady]
     tested, found_noise = 0, 0.01
-    every = [one["p"] for one in found.rows.to_dict("records") if one["p"] != -1]
-    for one in found.rows.to_dict("records"):
+    every = [one["p"] for one in found.rows.records() if one["p"] != -1]
+    for one in found.rows.records():
         before, after = (side[one["op"]] for side in truth)
         assert one["step_before_ns"] == pytest.approx(mean(before))
         assert one["step_after_ns"] == pytest.approx(mean(after))

@@ -44,7 +44,7 @@ def renaming(draw, program):
 
 def keyed(found: Comparison) -> dict[tuple[str, ...], dict[str, object]]:
     labels = [name for name in found.labels if name != "kernel_before"]
-    rows = {tuple(row[name] for name in labels): row for row in found.rows.to_dict("records")}
+    rows = {tuple(row[name] for name in labels): row for row in found.rows.records()}
     assert len(rows) == len(found.rows)
     return rows
 
@@ -140,7 +140,7 @@ def test_the_other_way_round_is_the_negative(two, by):
     assert len(there.rows) == len(back.rows)
     mirrored = {
         tuple(row["kernel_before"] if name == "kernel" and row["kernel_before"] else row[name] for name in back.labels if name != "kernel_before"): row
-        for row in back.rows.to_dict("records")
+        for row in back.rows.records()
     }  # fmt: skip
     for key, row in keyed(there).items():
         other = mirrored[key]

@@ -17,6 +17,7 @@ from real_parts import NIGHT, sampled
 
 from bridge import importers
 from bridge.analyze.core.catalog.lookup import columns_of
+from bridge.analyze.core.table import Table
 from bridge.cli.table_output import TableOutput
 from bridge.join.options import AttributionOptions
 from bridge.report import Report, join
@@ -106,7 +107,7 @@ def printed(
     found: CombinedReport | Report, asked: PartRequest, rows: pd.DataFrame, form: str
 ) -> str:
     text = TableOutput(found, asked.by, None)
-    return text.text(rows, form, to_terminal=False)
+    return text.text(Table.of(rows), form, to_terminal=False)
 
 
 def readable(paths: Iterable[Path]) -> list[Path]:

@@ -75,7 +75,7 @@ def every_allocation_lives_as_long_as_the_replay_says(history):
 def peaks_and_what_is_alive_then(history):
     held, replay = history.held, history.replay
     table, alive = summary(held), alive_at_peak(held)
-    for row, of in zip(table.to_dict("records"), places(table), strict=True):
+    for row, of in zip(table.records(), places(table), strict=True):
         rows = [r for r in replay.order if place(replay.group[r]) == of]
         group = replay.group[rows[0]]
         top = max(replay.used[r] for r in rows)
@@ -127,7 +127,7 @@ def ops_self_total_and_rise(history):
         key = replay.ranges[r].op, MEMORY_KINDS[group[3]]
         workspace[key] = max(workspace[key], most)
     assert len(table) == len(total)
-    for row in table.to_dict("records"):
+    for row in table.records():
         key = row["op"], row["memory"]
         assert [row["allocated_bytes"], row["released_bytes"]] == own[key]
         assert [row["total_allocated_bytes"], row["total_released_bytes"]] == total[key]
@@ -157,7 +157,7 @@ def steps_and_what_outlives_them(history):
             (int(steps.start[nth]), int(steps.end[nth]), int(steps.number[nth]))
         )
     step_of = dict(zip(replay.order, held.events.step.tolist(), strict=True))
-    for row, of in zip(table.to_dict("records"), places(table) if len(table) else [], strict=True):
+    for row, of in zip(table.records(), places(table) if len(table) else [], strict=True):
         group = next(g for g in replay.group.values() if place(g) == of)
         nth = next(
             n for n in range(len(steps))

@@ -91,7 +91,7 @@ def _found(advice: Advice) -> Found:
     finding, name = advice.finding, advice.rule.name
     told = frozenset(text for text in finding.figures.values() if isinstance(text, str) and text)
     words = frozenset(word for text in told for word in WORD.findall(text))
-    names = _names(finding.evidence) | told | words
+    names = _names(finding.evidence.to_pandas()) | told | words
     return Found(name, names, finding.saving_ns, finding.ceiling_ns, once=finding.once)
 
 

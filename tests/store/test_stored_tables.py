@@ -50,7 +50,7 @@ def test_tables_of_real_reports(path, tmp_path, monkeypatch):
     answered = store.load_stored_report(db, None)
     assert answered is not None
     for by in SUMMARIES:
-        assert answered.answers(TableRequest(by)) == (len(answered.by(by)) > 0)
+        assert answered.answers(TableRequest(by)) == (len(answered.tables[by]) > 0)
         for form in FORMATS:
             assert_alike(monkeypatch, "report", "--db", db, "--by", by, "--format", form)
 

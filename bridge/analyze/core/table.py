@@ -155,10 +155,11 @@ def _array(values: Any, rows: int) -> Array:
 
 
 def _key(column: Array, is_upward: bool) -> Array:
-    """Return numbers in the order of a column's values."""
+    """Return numbers in the order of a column's values; numbers among texts come before these."""
     if column.dtype == object:
         names = Names.of(column.tolist())
-        order = sorted(range(len(names.texts)), key=names.texts.__getitem__)
+        places = [(isinstance(text, str), text) for text in names.texts]
+        order = sorted(range(len(places)), key=places.__getitem__)
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         column = rank[names.codes]

@@ -108,34 +108,32 @@ def breakdown(attributed: AttributedCapture, top: int) -> Bars:
 
 def over_time(attributed: AttributedCapture, top: int) -> Lanes:
     """Return what ran on each stream over time: the ``top`` ops, and the others as one group."""
-    activities, time = attributed.capture.activities, attributed.duration
-    start, end = activities.start, attributed.end
-    axis = Axis(int(start.min(initial=0)), int(end.max(initial=0)))
-    if len(start):
-        axis = Axis(int(start.min()), int(end.max()))
-    bins = axis.bins(BINS)
+    start, end = attributed.capture.activities.start, attributed.end
+    axis = Axis(int(start.min()), int(end.max())) if len(start) else Axis(0, 0)
     lane, lanes = _lanes(attributed)
-    top_lanes = order_by(-sums(lane, time, len(lanes)))[:MAX_STREAMS]
-    rank = np.full(len(lanes), NONE)
-    rank[np.sort(top_lanes)] = np.arange(len(top_lanes))
+    busiest = order_by(-sums(lane, attributed.duration, len(lanes)))[:MAX_STREAMS]
+    shown = np.sort(busiest)
+    place = np.full(len(lanes), NONE)
+    place[shown] = np.arange(len(shown))
     group, groups = _top_ops(attributed, top)
-    rows = np.flatnonzero(rank[lane] != NONE)
+    bins = axis.bins(BINS)
+    rows = np.flatnonzero(place[lane] != NONE)
     piece, bin_number, length = bins.spread(start[rows], end[rows])
-    key = (rank[lane[rows]] * len(groups) + group[rows])[piece] * bins.count + bin_number
-    spent = sums(key, length, len(top_lanes) * len(groups) * bins.count)
+    cell = place[lane[rows]] * len(groups) + group[rows]
+    spent = sums(
+        cell[piece] * bins.count + bin_number, length, len(shown) * len(groups) * bins.count
+    )
     # Work on one stream may overlap, so shares are scaled to at most 1.
-    shares = spent.reshape(len(top_lanes), len(groups), bins.count) / bins.width
+    shares = spent.reshape(len(shown), len(groups), bins.count) / bins.width
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
-    step_starts = attributed.steps.start
-    step_starts = step_starts[(step_starts >= axis.start) & (step_starts < axis.end)] - axis.start
-    names = [lanes[n] for n in np.sort(top_lanes).tolist()]
+    steps = attributed.steps.start
     return Lanes(
-        lanes=names,
+        lanes=[lanes[n] for n in shown.tolist()],
         groups=groups,
         shares=shares,
         width_ns=bins.width,
-        steps=step_starts,
-        left=len(lanes) - len(top_lanes),
+        steps=steps[(steps >= axis.start) & (steps < axis.end)] - axis.start,
+        left=len(lanes) - len(shown),
     )
 
 

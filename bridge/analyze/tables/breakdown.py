@@ -26,6 +26,7 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.statistics import Columns
+from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -64,21 +65,21 @@ class _Rows:
         self.costs = costs
 
     def range_table(self, columns: Collection[str]) -> Table:
+        """Return a row per group of ranges, with the work under them; what has no range is in the group of its own."""
         attributed = self.attributed
-        rows, activities = (
-            np.flatnonzero(attributed.listed_ranges),
-            np.flatnonzero(attributed.counted),
-        )
+        ranges = np.flatnonzero(attributed.listed_ranges)
+        activities = np.flatnonzero(attributed.counted)
         coded = self._coded(
-            range_events(attributed, rows),
+            range_events(attributed, ranges),
             node_events(attributed),
             activity_events(attributed, activities),
         )
-        range_group = _spread(coded.codes[0], rows, len(attributed.op))
-        node_group = coded.codes[1]
-        activity_group = _spread(coded.codes[2], activities, len(attributed.node))
-        in_range = attributed.node != NONE
-        activity_group[in_range] = node_group[attributed.node[in_range]]
+        of_listed, node_group, of_counted = coded.codes
+        range_group = _spread(of_listed, ranges, len(attributed.op))
+        own_group = _spread(of_counted, activities, len(attributed.node))
+        activity_group = np.where(
+            attributed.node == NONE, own_group, lookup(node_group, attributed.node)
+        )
         groups = range_columns.Groups(
             attributed=attributed,
             count=coded.size,
@@ -88,9 +89,8 @@ class _Rows:
             costs=self.costs,
         )
         present = _used(range_group, coded.size) | _used(activity_group, coded.size)
-        present |= (
-            statistics.THERE in columns
-        )  # a group may have its rows in other parts of the report
+        if statistics.THERE in columns:  # a group may have its rows in other parts of the report
+            present[:] = True
         return _table(coded, present, groups.columns(columns))
 
     def call_table(self, columns: Collection[str]) -> Table:

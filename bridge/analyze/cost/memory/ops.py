@@ -42,38 +42,33 @@ def by_scope(usage: MemoryUsage) -> Table:
     ``bytes`` were allocated in the innermost op of the path, ``total_bytes`` also under it. What
     was allocated before the capture has a row of its own.
     """
-    rows, earlier, earlier_bytes = alive_events(usage)
+    alive, earlier, earlier_bytes = alive_events(usage)
     names = [*usage.attributed.node_path[1], NO_OP, BEFORE_CAPTURE]
-    own_path, event_row, path = _path_rows(usage, rows, len(names) - 2)
-    group, size = usage.group[rows], usage.size[rows]
-    group_paths = (
-        (group, own_path),
-        (group[event_row], path),
-        (earlier, np.full(len(earlier), len(names) - 1)),
-    )
-    pairs = np.concatenate([group_of_row * len(names) + code for group_of_row, code in group_paths])
-    distinct, inverse = np.unique(pairs, return_inverse=True)
-    self_row, total_row, earlier_row = np.split(
-        inverse, np.cumsum([len(group_of_row) for group_of_row, _ in group_paths[:2]])
-    )
-    group_of_row, code = np.divmod(distinct, len(names))
-    group_count = len(distinct)
-    earlier_total = sums(earlier_row, earlier_bytes, group_count)
-    is_unknown = counts(earlier_row, group_count) > 0
-    total = sums(total_row, size[event_row], group_count) + earlier_total
+    before_capture = np.full(len(earlier), len(names) - 1)
+    own_path, under, path = _path_rows(usage, alive, len(names) - 2)
+    group, size = usage.group[alive], usage.size[alive]
+    # The row of each allocation in its own path, of each in all paths around it, and of what is older.
+    groups = np.concatenate((group, group[under], earlier))
+    paths = np.concatenate((own_path, path, before_capture))
+    every, first = number_groups(groups, paths)
+    own, total, older = np.split(every, np.cumsum([len(group), len(under)]))
+    rows, group_of_row = len(first), groups[first]
+    older_bytes = sums(older, earlier_bytes, rows)
+    is_older = counts(older, rows) > 0  # their number is not known
+    total_bytes = sums(total, size[under], rows) + older_bytes
     peak_bytes = lookup(usage.used, peak_events(usage, usage.used), 0)[group_of_row]
     table = Table(
         {
-            "path": texts(names)[code],
+            "path": texts(names)[paths[first]],
             **usage.places(group_of_row),
-            "count": np.where(is_unknown, MISSING, counts(self_row, group_count)),
-            "bytes": sums(self_row, size, group_count) + earlier_total,
-            "total_count": np.where(is_unknown, MISSING, counts(total_row, group_count)),
-            "total_bytes": total,
-            "share": ratio(total, peak_bytes),
+            "count": np.where(is_older, MISSING, counts(own, rows)),
+            "bytes": sums(own, size, rows) + older_bytes,
+            "total_count": np.where(is_older, MISSING, counts(total, rows)),
+            "total_bytes": total_bytes,
+            "share": ratio(total_bytes, peak_bytes),
         }
     )
-    return table[order_by(-peak_bytes, group_of_row, -total, code)]
+    return table[order_by(-peak_bytes, group_of_row, -total_bytes, paths[first])]
 
 
 def _path_rows(usage: MemoryUsage, rows: Ints, no_op: int) -> tuple[Ints, Ints, Ints]:
@@ -117,38 +112,43 @@ def by_step(usage: MemoryUsage, later: int = DEFAULT_LATER) -> Table:
 
 
 def _steps_of_group(usage: MemoryUsage, group: int, steps_of_group: Ints, later: int) -> Table:
-    steps, events = usage.attributed.iterations, usage.events
+    """Return the rows of one process, device and kind of memory: a row per step of ``steps_of_group``."""
+    steps, events, count = usage.attributed.iterations, usage.events, len(steps_of_group)
     rows = np.flatnonzero(usage.group == group)
-    time, level = events.time[rows], usage.used[rows]
-    step_row = np.searchsorted(steps_of_group, events.step[rows])
-    inside = lookup(steps_of_group, step_row) == events.step[rows]
-    release = events.is_release[rows]
-    size, count = usage.size[rows], len(steps_of_group)
-    is_allocated, is_released = inside & usage.is_made[rows], inside & release
-    allocated, released = (sums(step_row[f], size[f], count) for f in (is_allocated, is_released))
-    first, last = (np.searchsorted(time, c[steps_of_group]) for c in (steps.start, steps.end))
-    around = np.concatenate((usage.base[[group]], level))  # around[n] is the level before event n
-    end_time = _end_times(usage, rows[is_allocated])
-    step_end = steps.end[steps_of_group]
-    later_end = lookup(step_end, np.minimum(np.arange(count) + later, count))
-    is_kept = end_time >= step_end[step_row[is_allocated]]
-    is_kept_later = (end_time >= later_end[step_row[is_allocated]]) & is_kept
-    later_bytes = sums(
-        step_row[is_allocated][is_kept_later], size[is_allocated][is_kept_later], count
+    step = np.searchsorted(steps_of_group, events.step[rows])
+    in_step = lookup(steps_of_group, step) == events.step[rows]
+    is_made, is_released = in_step & usage.is_made[rows], in_step & events.is_release[rows]
+    made, made_in, made_size = rows[is_made], step[is_made], usage.size[rows[is_made]]
+    released_in, released_size = step[is_released], usage.size[rows[is_released]]
+    allocated = sums(made_in, made_size, count)
+    released = sums(released_in, released_size, count)
+    # What lives at the end of its step, and of the step ``later`` steps on.
+    released_at, end = _end_times(usage, made), steps.end[steps_of_group]
+    later_end = lookup(end, np.minimum(np.arange(count) + later, count))
+    is_kept = released_at >= end[made_in]
+    is_kept_later = is_kept & (released_at >= later_end[made_in])
+    kept, kept_later = (
+        sums(made_in[mask], made_size[mask], count) for mask in (is_kept, is_kept_later)
+    )
+    # ``level[n]`` is what is in use before event n.
+    level = np.concatenate((usage.base[[group]], usage.used[rows]))
+    first, last = (
+        np.searchsorted(events.time[rows], times[steps_of_group])
+        for times in (steps.start, steps.end)
     )
     return Table(
         {
             "step": steps.number[steps_of_group],
             **usage.places(np.full(count, group)),
-            "allocations": counts(step_row[is_allocated], count),
-            "releases": counts(step_row[is_released], count),
+            "allocations": counts(made_in, count),
+            "releases": counts(released_in, count),
             "allocated_bytes": allocated,
             "released_bytes": released,
             "net_bytes": allocated - released,
-            "peak_bytes": range_maxima(around, first, last + 1),
-            "end_bytes": around[last],
-            "kept_bytes": sums(step_row[is_allocated][is_kept], size[is_allocated][is_kept], count),
-            "later_bytes": np.where(later_end == MISSING, MISSING, later_bytes),
+            "peak_bytes": range_maxima(level, first, last + 1),
+            "end_bytes": level[last],
+            "kept_bytes": kept,
+            "later_bytes": np.where(later_end == MISSING, MISSING, kept_later),
         }
     )
 

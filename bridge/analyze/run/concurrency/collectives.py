@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,33 +46,55 @@ def arrivals(
     that came last most often. They are -1 and '' where a call of the group ran on one rank only, or
     the clocks of the files are not comparable.
     """
-    group_count = int(group.max(initial=UNKNOWN)) + 1
-    if not group_count:
+    groups = int(group.max(initial=UNKNOWN)) + 1
+    if not groups:
         return dict(NO_ARRIVALS)
-    rank, stream, kind, recorded_start, _ = columns_of_calls
-    collective = match_collectives(rank, stream, kind, recorded_start)
-    clocks = Clocks.of(attributed)
-    report = attributed.capture.activities.report[calls.row]
-    start = recorded_start + clocks.offset[report]
-    size = int(collective.max()) + 1
-    spread = highest(collective, start, size) - lowest(collective, start, size)
-    compare = _is_comparable(collective, report, clocks.exact, size)
-    last_rank = _last_ranks(collective, start, rank, size)
-    # A row per pair of a group and a collective in it.
-    _, first = number_groups(group, collective[listed])
-    group_of_row = group[first]
-    collective_of_row = collective[listed[first]]
-    compare_row = compare[collective_of_row].astype(np.int64)
-    spread_row = spread[collective_of_row]
-    is_known = lowest(group_of_row, compare_row, group_count) > 0
-    mean = ratio(sums(group_of_row, spread_row, group_count), counts(group_of_row, group_count))
-    maximum = highest(group_of_row, spread_row, group_count)
-    last = _most_frequent(group_of_row, last_rank[collective_of_row], group_count)
+    came = Arrivals.of(attributed, calls, columns_of_calls)
+    # A collective counts once in a group, on however many ranks it was called.
+    of_call = came.collective[listed]
+    _, first = number_groups(group, of_call)
+    group, collective = group[first], of_call[first]
+    spread = came.spread[collective]
+    is_known = lowest(group, came.is_comparable[collective].astype(np.int64), groups) > 0
+    mean = ratio(sums(group, spread, groups), counts(group, groups))
+    last = _most_frequent(group, came.last_rank[collective], groups)
     return {
         "arrival_mean_ns": np.where(is_known, mean, UNKNOWN),
-        "arrival_max_ns": np.where(is_known, maximum, UNKNOWN),
+        "arrival_max_ns": np.where(is_known, highest(group, spread, groups), UNKNOWN),
         "last": np.where(is_known, texts(names)[last], ""),
     }
+
+
+class Arrivals(NamedTuple):
+    """When the ranks came to each collective.
+
+    ``collective`` is the number of the collective of each call. Per collective: ``spread`` is the time from the
+    first rank to the last in ns, ``is_comparable`` whether it ran on several ranks whose clocks are
+    comparable, ``last_rank`` the one that came last.
+    """
+
+    collective: Ints
+    spread: Ints
+    is_comparable: Flags
+    last_rank: Ints
+
+    @classmethod
+    def of(
+        cls,
+        attributed: AttributedCapture,
+        calls: CommunicationCalls,
+        columns_of_calls: Sequence[Ints],
+    ) -> Arrivals:
+        rank, stream, kind, recorded_start, _ = columns_of_calls
+        collective = match_collectives(rank, stream, kind, recorded_start)
+        clocks, report = Clocks.of(attributed), attributed.capture.activities.report[calls.row]
+        start, size = recorded_start + clocks.offset[report], int(collective.max()) + 1
+        return cls(
+            collective,
+            spread=highest(collective, start, size) - lowest(collective, start, size),
+            is_comparable=_is_comparable(collective, report, clocks.exact, size),
+            last_rank=_last_ranks(collective, start, rank, size),
+        )
 
 
 def _is_comparable(collective: Ints, report: Ints, exact: Flags, size: int) -> Flags:

@@ -73,6 +73,18 @@ class Elements:
     start: Ints
     end: Ints
 
+    def filled(self, first: int, last: int) -> Elements:
+        """Return the elements of a run from ``first`` to ``last``: nothing is known before and after these."""
+        begun, ended = (self.start[0], self.end[-1]) if len(self.start) else (last, last)
+        filled = Elements(
+            kind=np.concatenate(([KIND[UNKNOWN]], self.kind, [KIND[UNKNOWN]])),
+            name=np.concatenate(([NONE], self.name, [NONE])),
+            start=np.concatenate(([first], self.start, [ended])),
+            end=np.concatenate(([begun], self.end, [last])),
+        )
+        rows = slice(0 if first < begun else 1, None if ended < last else -1)
+        return Elements(filled.kind[rows], filled.name[rows], filled.start[rows], filled.end[rows])
+
 
 @dataclass(frozen=True)
 class Retimed:
@@ -368,16 +380,8 @@ class Run:
         first = self._begins(points, kind, name)
         kind, name, begin = (placed(column, first) for column in (kind, name, points))
         start = np.maximum(time[begin] - self.graph.delay_of(begin), self.first)
-        # Nothing is recorded before the first point of the path, and after its last.
-        begun, ended = (*start[:1], self.last)[0], (*time[points[-1:]], self.last)[0]
-        before = np.array([self.first] if begun > self.first else [], np.int64)
-        after = np.array([ended] if ended < self.last else [], np.int64)
-        kind, name = (
-            np.concatenate((np.full(len(before), value), column, np.full(len(after), value)))
-            for column, value in ((kind, KIND[UNKNOWN]), (name, NONE))
-        )
-        edges = np.concatenate((before, start, after, [self.last]))
-        return Elements(kind, name, edges[:-1], edges[1:])
+        end = np.concatenate((start[1:], time[points[-1:]]))
+        return Elements(kind, name, start, end).filled(self.first, self.last)
 
     def _begins(self, points: Ints, kind: Ints, name: Ints) -> Ints:
         """Return where each element begins among the points of the path.

@@ -28,6 +28,18 @@ def lookup(values: NDArray[Scalar], rows: Integers, missing: Any = MISSING) -> N
     return result
 
 
+def scatter(values: Integers, rows: Integers, size: int) -> Ints:
+    """Return ``size`` integers with the values at rows, -1 elsewhere; of several values for a row the last."""
+    result = np.full(size, MISSING)
+    result[rows] = values
+    return result
+
+
+def positions(rows: Integers, size: int) -> Ints:
+    """Return where each number below ``size`` stands in ``rows``, -1 if it does not."""
+    return scatter(np.arange(len(rows)), rows, size)
+
+
 def factorize(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
     """Return a code per value, in order of first occurrence, and the distinct values."""
     if values.dtype == object:

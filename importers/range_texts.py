@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.arrays import MISSING, Ints
+from bridge.importers.arrays import MISSING, Ints, scatter
 from bridge.importers.texts import WORD, Bytes, Texts
 
 SEQ, OP_ID, SIZES, INPUT_OP_IDS = b", seq = ", b", op_id = ", b", sizes = ", b", input_op_ids = "
@@ -64,9 +64,11 @@ def _numbers(texts: Texts, key: bytes) -> Ints:
     value = np.where(is_int64, value, 0).astype(np.int64)
     first = np.flatnonzero(is_number)
     first = first[_first_of_text(row[first])]
-    column = np.full(len(texts), MISSING)
-    column[row[first]] = np.where(is_int64, np.where(negative, -value, value), MISSING)[first]
-    return column
+    return scatter(
+        np.where(is_int64, np.where(negative, -value, value), MISSING)[first],
+        row[first],
+        len(texts),
+    )
 
 
 def values(texts: Texts, key: bytes) -> Texts:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.importers import frames
+from bridge.importers.arrays import scatter
 from bridge.importers.capture import Capture
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
@@ -287,8 +288,9 @@ def _with_owners(attribution: Attribution, rows: Ints, node: Ints, rule: int) ->
 
 def _threads(attribution: Attribution, range_process: Ints, launches: Launches) -> Threads:
     nesting = attribution.nesting
-    process = np.full(int(nesting.stack.max(initial=NONE)) + 1, NONE)
-    process[nesting.stack] = range_process[nesting.range]
+    process = scatter(
+        range_process[nesting.range], nesting.stack, int(nesting.stack.max(initial=NONE)) + 1
+    )
     working = np.unique(attribution.launch[attribution.launch != NONE])
     stack, time = attribution.stack[working], launches.start[working]
     order = order_by(stack, time)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import scatter
+
 Ints = NDArray[np.int64]
 Rows = NDArray[np.int32]  # row numbers of a long column; half as large as `Ints`
 Integers = NDArray[np.signedinteger[Any]]  # of any size
@@ -175,9 +177,7 @@ def at_rows(values: Ints, rows: Ints, count: int) -> Ints:
     """Return a column of ``count`` rows with values at distinct rows, NONE at others."""
     if is_single_value(values) and len(rows) == count:
         return values
-    column = np.full(count, NONE)
-    column[rows] = values
-    return column
+    return scatter(values, rows, count)
 
 
 # -- Unions of intervals per group

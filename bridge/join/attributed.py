@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 
 from bridge.importers import frames
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, positions
 from bridge.importers.capture import MAX_SPAN_NS, Capture, check_totals, total_ns
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT, Names
 from bridge.join.adoption import with_autograd_work, with_guesses
@@ -518,8 +518,7 @@ class AttributedCapture:
         """
         ranges = self.capture.ranges
         rows = np.flatnonzero(self.listed_ranges)
-        call = np.full(len(ranges), NONE)
-        call[rows] = np.arange(len(rows))
+        call = positions(rows, len(ranges))
         payload = ranges.payload[rows]
         sliced = rows[payload >> CALL_ID_SHIFT == CALL_ID]
         if len(sliced):

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
@@ -230,9 +230,7 @@ def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
     present = np.flatnonzero(rows != NONE)
     if not len(present):
         return np.broadcast_to(np.int64(NONE), len(rows))
-    result = np.full(len(rows), NONE)
-    result[present] = nesting.innermost(stack[rows[present]], time[rows[present]])
-    return result
+    return scatter(nesting.innermost(stack[rows[present]], time[rows[present]]), present, len(rows))
 
 
 def _values_at(values: Ints, rows: Ints) -> Ints:

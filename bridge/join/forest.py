@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, positions, scatter
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, running_maximum, stable_order
 
 Values = TypeVar("Values", Ints, Flags, NDArray[np.float64])
@@ -172,8 +172,7 @@ def distinct_paths(parent: Ints, name: Ints) -> tuple[Ints, Ints, Ints]:
         size += distinct
     names = int(name.max(initial=0)) + 1
     number, count = _numbered((lookup(code, around) + 1) * names + name)
-    first = np.full(count, NONE)
-    first[number[::-1]] = np.arange(len(number))[::-1]
+    first = scatter(np.arange(len(number))[::-1], number[::-1], count)
     order = stable_order(levels(parent)[first])
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
@@ -195,8 +194,7 @@ def _inner(parent: Ints) -> tuple[Ints, Ints, Ints]:
     is_inner = np.zeros(len(parent) + 1, bool)
     is_inner[parent] = True  # the last entry is that of roots
     inner = np.flatnonzero(is_inner[:-1])
-    position = np.full(len(parent) + 1, NONE)
-    position[inner] = np.arange(len(inner))
+    position = positions(inner, len(parent) + 1)
     around = position[parent]
     return inner, around[inner], around
 

@@ -14,7 +14,7 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, positions, scatter
 from bridge.importers.capture import Capture
 from bridge.importers.texts import Texts, unique_names
 from bridge.join.arrays import (
@@ -180,9 +180,7 @@ class Nesting:
 
     def first_nodes(self, ranges: int) -> Ints:
         """Return the first node of each of ``ranges`` ranges, or NONE."""
-        result = np.full(ranges, NONE)
-        result[self.range[::-1]] = np.arange(len(self))[::-1]
-        return result
+        return scatter(np.arange(len(self))[::-1], self.range[::-1], ranges)
 
     @cached_property
     def level(self) -> Ints:
@@ -263,8 +261,7 @@ class Modules:
         """
         marked = _is_marked(capture)[nesting.range]
         nodes = np.flatnonzero(_is_module(capture, nesting, marked))
-        module_node = np.full(len(nesting), NONE)
-        module_node[nodes] = np.arange(len(nodes))
+        module_node = positions(nodes, len(nesting))
         nearest = inherited(nesting, module_node)
         parent = nesting.parent[nodes]
         modules = replace(

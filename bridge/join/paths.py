@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bridge.importers.arrays import positions
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Ints
 from bridge.join.forest import distinct_paths, levels, nearest
@@ -68,8 +69,7 @@ def capped(parent: Ints) -> tuple[Ints, Ints, Ints]:
     if not len(deep):
         return parent, np.arange(len(parent)), np.arange(len(parent))
     kept = np.flatnonzero(level < MAX_DEPTH)
-    place = np.full(len(parent) + 1, NONE)
-    place[kept] = np.arange(len(kept))
+    place = positions(kept, len(parent) + 1)
     last, code = np.unique(nearest(parent, level < MAX_DEPTH)[deep], return_inverse=True)
     place[deep] = len(kept) + code
     nodes = np.concatenate((kept, np.full(len(last), NONE)))

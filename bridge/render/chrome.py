@@ -22,6 +22,7 @@ from bridge.analyze.draw.timeline import (
 from bridge.analyze.draw.tracks import Group, Track
 from bridge.analyze.run.ranks import Ranks
 from bridge.importers import frames
+from bridge.importers.arrays import scatter
 from bridge.importers.capture import Capture
 from bridge.render.text_columns import (
     Gather,
@@ -105,23 +106,16 @@ def bindings(a: Arrows, *, to_activities: bool) -> tuple[Mapping[str, list[Piece
     shared = np.where(op != MISSING, first + op, first + len(a.ops.start) + call)
     direction = np.where(is_bound, np.where(op != MISSING, BOTH, OUTGOING), INCOMING)
     has_number = is_bound | (op != MISSING)
-    of_op = _numbers(len(a.ops.start), op[op != MISSING], shared[op != MISSING])
-    of_call = _numbers(len(a.calls.start), call[has_number], shared[has_number])
+    of_op = scatter(shared[op != MISSING], op[op != MISSING], len(a.ops.start))
+    of_call = scatter(shared[has_number], call[has_number], len(a.calls.start))
     code = np.zeros(len(a.calls.start), np.int8)
     code[call[has_number]] = direction[has_number]
-    of_activity = _numbers(len(a.call), rows[is_bound], shared[is_bound])
+    of_activity = scatter(shared[is_bound], rows[is_bound], len(a.call))
     return {
         a.ops.role: [OptionalNumber(b',"flow_out":true' + BIND_ID, of_op)],
         a.calls.role: [Names(code, DIRECTIONS), OptionalNumber(BIND_ID, of_call)],
         a.activities.role: [OptionalNumber(b',"flow_in":true' + BIND_ID, of_activity)],
     }, rows[~is_bound]
-
-
-def _numbers(count: int, rows: Ints, values: Ints) -> Ints:
-    """Return the values in their rows, `MISSING` in others."""
-    result = np.full(count, MISSING)
-    result[rows] = values
-    return result
 
 
 class Events:

@@ -16,6 +16,7 @@ import numpy as np
 
 from bridge.analyze.draw.timeline import Chain, NameColumn, Slices
 from bridge.analyze.draw.tracks import FIRST_NUMBER, Group, Track
+from bridge.importers.arrays import scatter
 from bridge.render.packets import (
     LENGTH,
     MISSING,
@@ -238,8 +239,7 @@ class Descriptors:
             self._counter(self.tracks[pair // name_count].group, s.name.names[pair % name_count])
             for pair in pairs.tolist()
         ]
-        uuid = np.full(len(s.track), MISSING)
-        uuid[s.rows] = np.array(values, np.int64)[code]
+        uuid = scatter(np.array(values, np.int64)[code], s.rows, len(s.track))
         return column_of(uuid)
 
     def phases(self, s: Slices) -> tuple[Column, Packets]:

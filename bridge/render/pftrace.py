@@ -26,6 +26,7 @@ from bridge.analyze.draw.timeline import (
 )
 from bridge.analyze.draw.timeline import Column as ArgumentColumn
 from bridge.analyze.draw.timeline.parts import DEVICE
+from bridge.importers.arrays import scatter
 from bridge.render.packet_tracks import (
     DEBUG_ANNOTATION_NAMES,
     DEBUG_ANNOTATION_STRING_VALUES,
@@ -68,8 +69,7 @@ FLOW_IN = 1
 def flows(arrows: Arrows) -> Mapping[str, list[Piece]]:
     """Return the fields with which slices of each kind start and end arrows."""
     calls, call, op = len(arrows.calls.start), arrows.call[arrows.rows], arrows.op[arrows.rows]
-    op_of_call = np.full(calls, MISSING)
-    op_of_call[call[op != MISSING]] = op[op != MISSING]
+    op_of_call = scatter(op[op != MISSING], call[op != MISSING], calls)
     from_call = _numbers(_is_among(call, calls), 1)
     to_activity = _numbers(_is_among(arrows.rows, len(arrows.call)), 1, arrows.call)
     out_of_op = _numbers(_is_among(op[op != MISSING], len(arrows.ops.start)), 1 + calls)

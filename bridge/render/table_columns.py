@@ -157,10 +157,12 @@ def _is_empty(column: Column, table: Table) -> bool:
     values = table[column.name]
     if column.distinct:
         return bool(len(values)) and bool((values == values[0]).all())
-    empty_values = (
-        ("", MISSING) if column.unit in (*spec.NAMES, spec.ID, spec.STEP) else (0, MISSING)
-    )
-    return bool(column.quiet and len(table) and np.isin(values, empty_values).all())
+    if not (column.quiet and len(table)):
+        return False
+    if values.dtype == object:
+        return {*values.tolist()} <= {"", MISSING}
+    empty_values = (MISSING,) if column.unit in (spec.ID, spec.STEP) else (0, MISSING)
+    return bool(np.isin(values, empty_values).all())
 
 
 def _label_and_extra_columns(by: str, columns: list[str]) -> tuple[list[str], list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bridge.importers import frames
-from bridge.importers.arrays import MISSING, Ints
+from bridge.importers.arrays import MISSING, Ints, positions, scatter
 from bridge.importers.frames import key_codes
 from bridge.importers.nsys.schema import GPU_BITS
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
@@ -33,14 +33,12 @@ def _names(type_: Ints, metric: Ints, names: Columns) -> frames.Names:
     known, own = key_codes(described, (type_, metric))
     texts = texts_of(names, "name").decode()
     keys = max(known.max(initial=MISSING), own.max(initial=MISSING)) + 1
-    name_of = np.full(keys, MISSING)
-    name_of[known] = np.arange(len(known))
+    name_of = positions(known, keys)
     used, first = np.unique(own, return_index=True)
     text_of_key = [  # one iteration per metric of a GPU
         (texts[place] if place != MISSING else "") or f"metric {number}"
         for place, number in zip(name_of[used].tolist(), metric[first].tolist(), strict=True)
     ]
     names_of_key = frames.Names.of(text_of_key)
-    code_of_key = np.full(keys, MISSING)
-    code_of_key[used] = names_of_key.codes
+    code_of_key = scatter(names_of_key.codes, used, keys)
     return frames.Names(code_of_key[own], names_of_key.texts)

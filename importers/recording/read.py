@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bridge.importers import frames
-from bridge.importers.arrays import MISSING, Ints, factorize
+from bridge.importers.arrays import MISSING, Ints, factorize, positions
 from bridge.importers.capture import ANNOTATION_COSTS, PROCESS_RANKS, Capture, Facts, Reader
 from bridge.importers.column_files import FOLDERS
 from bridge.importers.errors import NotAReport, NothingRecorded
@@ -85,8 +85,7 @@ def _row_of_call(capture: Capture, recordings: Sequence[Recording]) -> Ints:
     )
     keys = [capture.ranges.process, capture.ranges.payload]
     of_range, of_call = key_codes([keys[0] & (PIDS << PROCESS_BITS), keys[1]], [process, call])
-    row = np.full(max(of_range.max(initial=0), of_call.max(initial=0)) + 1, MISSING)
-    row[of_call] = np.arange(len(of_call))
+    row = positions(of_call, max(of_range.max(initial=0), of_call.max(initial=0)) + 1)
     return row[of_range]
 
 

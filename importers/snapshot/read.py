@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bridge.importers import frames
-from bridge.importers.arrays import MISSING, Flags, Ints
+from bridge.importers.arrays import MISSING, Flags, Ints, scatter
 from bridge.importers.capture import Capture, Facts, Reader
 from bridge.importers.errors import NothingRecorded
 from bridge.importers.kineto.events import integers, no_garbage_collection
@@ -428,8 +428,9 @@ def _count_lost(events: Events, blocks: Blocks) -> int:
     changed, key = frames.key_codes(
         (changes.device, changes.address), (blocks.device, blocks.address)
     )
-    last = np.full(int(max(changed.max(initial=0), key.max(initial=0))) + 1, MISSING)
-    last[changed] = changes.action  # of several the last one stays
+    last = scatter(
+        changes.action, changed, int(max(changed.max(initial=0), key.max(initial=0))) + 1
+    )  # of several the last one stays
     return int((last[key] == file.FREED).sum())
 
 

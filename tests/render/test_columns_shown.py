@@ -150,3 +150,10 @@ def test_an_empty_table_keeps_its_columns():
     assert len(shown("step", steps().head(0))) == len(
         [s for s in TABLES["step"].displayed if s.name not in {"report", "loop"}]
     )
+
+
+def test_a_number_that_no_row_knows_makes_room():
+    rows = {"gap_ns": [5, 7], "cause": ["host", ""], "device": ["GPU 0"] * 2, "start_ns": [1, 9]}
+    assert "step" in headed("gap", Table(rows | {"step": [-1, 3]}))
+    assert "step" not in headed("gap", Table(rows | {"step": [-1, -1]}))
+    assert "call" not in headed("gap", Table(rows | {"call": ["", ""], "step": [-1, 3]}))

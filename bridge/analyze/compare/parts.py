@@ -32,7 +32,7 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.range_columns import first_slices
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, positions
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
@@ -200,8 +200,7 @@ def _drop_unused(
     for codes in codes_and_labels.codes:
         is_used[codes] = True
     in_use = np.flatnonzero(is_used[:-1])
-    new_code = np.full(codes_and_labels.size + 1, NONE)
-    new_code[in_use] = np.arange(len(in_use))
+    new_code = positions(in_use, codes_and_labels.size + 1)
     labels = {name: column[in_use] for name, column in codes_and_labels.labels.items()}
     return labels, [new_code[codes] for codes in codes_and_labels.codes]
 

@@ -14,7 +14,7 @@ from bridge.analyze.compare.parts import Parts
 from bridge.analyze.core.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.tables.dimensions import CODINGS, range_events
 from bridge.analyze.tables.range_columns import first_slices
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
@@ -132,8 +132,7 @@ def match_parts(before: Parts, after: Parts) -> Rows:
     for column in columns.values():
         codes, distinct = factorize(column)
         row = factorize(row * max(1, len(distinct)) + codes)[0]
-    first = np.full(int(row.max(initial=NONE)) + 1, NONE)
-    first[row[::-1]] = np.arange(len(row))[::-1]
+    first = scatter(np.arange(len(row))[::-1], row[::-1], int(row.max(initial=NONE)) + 1)
     labels = {name: column[first] for name, column in columns.items()}
     rows = Rows(labels, row[: len(before)], row[len(before) :])
     return _match_renamed(rows, before, after) if KERNEL in labels else rows

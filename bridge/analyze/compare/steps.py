@@ -14,7 +14,7 @@ from bridge.analyze.core.filters import COMPARE, Condition, column_of, filter_ro
 from bridge.analyze.core.groups import Floats, counts
 from bridge.analyze.core.table import Table
 from bridge.analyze.run.parts import is_warm_up
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, positions
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -61,8 +61,7 @@ class Samples:
 
     def times(self, rows: Ints) -> Matrix:
         """Return the time of some rows in each step in ns: a row each, a column per step."""
-        new_row = np.full(int(max(self.row.max(initial=0), rows.max())) + 2, NONE)
-        new_row[rows] = np.arange(len(rows))
+        new_row = positions(rows, int(max(self.row.max(initial=0), rows.max())) + 2)
         row = new_row[self.row]
         selected = np.flatnonzero((row != NONE) & (self.sample != NONE))
         result = np.zeros(len(rows) * len(self), np.int64)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import counts, sums
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, positions
 from bridge.importers.frames import pick
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
@@ -142,8 +142,7 @@ def filtered_paths(
     The path is NONE where nothing is left.
     """
     included = np.flatnonzero(~is_excluded)
-    position = np.full(len(nesting) + 1, NONE)
-    position[included] = np.arange(len(included))
+    position = positions(included, len(nesting) + 1)
     visible = inherited(nesting, position[:-1])
     outer = lookup(visible, nesting.parent[included])
     above, last, path = distinct_paths(outer, name[included])

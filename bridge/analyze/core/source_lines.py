@@ -13,7 +13,7 @@ import numpy as np
 
 from bridge.analyze.core.call_details import call_stacks
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.call_chains import Frame, Nodes, Sources, nodes_of, python_frame, tree
 from bridge.importers.frames import Names, key_codes
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -233,8 +233,9 @@ def _op_places(attributed: AttributedCapture) -> Ints:
         (sources.report, sources.process, sources.domain, name[0]),
         (ranges.report, ranges.process, ranges.domain, name[1]),
     )
-    place = np.full(int(max(of_source.max(), of_range.max(initial=0))) + 1, NONE)
-    place[of_source] = np.arange(len(sources))
+    place = scatter(
+        np.arange(len(sources)), of_source, int(max(of_source.max(), of_range.max(initial=0))) + 1
+    )
     row, _ = _distinct(Nodes(), sources)
     place[of_source[row != row[place[of_source]]]] = NONE  # several places
     own: Ints = place[of_range][nesting.range]

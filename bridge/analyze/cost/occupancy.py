@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import Floats
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, positions
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
@@ -119,8 +119,7 @@ def _device_facts(attributed: AttributedCapture) -> dict[str, Ints]:
     columns = [np.concatenate((devices[c], activities[c])) for c in keys]
     code, _ = number_groups(*columns)
     device_code, activity_code = code[: len(devices)], code[len(devices) :]
-    row = np.full(int(code.max(initial=NONE)) + 1, NONE)
-    row[device_code] = np.arange(len(device_code))
+    row = positions(device_code, int(code.max(initial=NONE)) + 1)
     return {c: lookup(devices[c], row[activity_code]) for c in frames.DEVICE_FACTS}
 
 

@@ -11,7 +11,7 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats, counts, sums
 from bridge.analyze.draw.overview.axis import Axis
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, positions
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
@@ -113,8 +113,7 @@ def over_time(attributed: AttributedCapture, top: int) -> Lanes:
     lane, lanes = _lanes(attributed)
     busiest = order_by(-sums(lane, attributed.duration, len(lanes)))[:MAX_STREAMS]
     shown = np.sort(busiest)
-    place = np.full(len(lanes), NONE)
-    place[shown] = np.arange(len(shown))
+    place = positions(shown, len(lanes))
     group, groups = _top_ops(attributed, top)
     bins = axis.bins(BINS)
     rows = np.flatnonzero(place[lane] != NONE)
@@ -150,8 +149,7 @@ def durations(attributed: AttributedCapture, top: int, op: str = "*") -> Duratio
     total = sums(name, time, len(column.texts))
     ranked = order_by(-total)
     ranked = ranked[total[ranked] > 0][:top]
-    rank = np.full(len(total), NONE)
-    rank[ranked] = np.arange(len(ranked))
+    rank = positions(ranked, len(total))
     is_listed = rank[name] != NONE
     bin_number = np.floor(np.log10(time[is_listed]) * PER_DECADE).astype(np.int64)
     first, last = int(bin_number.min(initial=0)), int(bin_number.max(initial=0))

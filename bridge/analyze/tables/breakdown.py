@@ -26,7 +26,7 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.statistics import Columns
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -75,8 +75,8 @@ class _Rows:
             activity_events(attributed, activities),
         )
         of_listed, node_group, of_counted = coded.codes
-        range_group = _spread(of_listed, ranges, len(attributed.op))
-        own_group = _spread(of_counted, activities, len(attributed.node))
+        range_group = scatter(of_listed, ranges, len(attributed.op))
+        own_group = scatter(of_counted, activities, len(attributed.node))
         activity_group = np.where(
             attributed.node == NONE, own_group, lookup(node_group, attributed.node)
         )
@@ -115,13 +115,6 @@ class _Rows:
 
     def _coded(self, *kinds: Events) -> DimensionCodes:
         return combine([coding(self.attributed, kinds) for coding in self.codings])
-
-
-def _spread(codes: Ints, rows: Ints, size: int) -> Ints:
-    """Return an array with the code of each of ``rows``, NONE elsewhere."""
-    result = np.full(size, NONE)
-    result[rows] = codes
-    return result
 
 
 def _in_groups(rows: Ints, codes: Ints) -> tuple[Ints, Ints]:

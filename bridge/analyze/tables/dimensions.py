@@ -26,7 +26,7 @@ from bridge.analyze.core.source_lines import NO_CALL, REASONS, source_lines
 from bridge.analyze.run.ranks.members import Member, Ranks
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.importers import frames
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import key_codes
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -395,8 +395,7 @@ def _custom_op(attributed: AttributedCapture, events: Sequence[Events]) -> Dimen
     pair, first = number_groups(operator, op)
     names = [*attributed.ops, OWN_CODE]  # NONE is the last one
     parts = zip(operator[first].tolist(), op[first].tolist(), strict=True)
-    code = np.full(len(nesting), NONE)
-    code[rows] = pair
+    code = scatter(pair, rows, len(nesting))
     parts_listed = [f"{names[a]}::{names[b]}" for a, b in parts]
     nodes = [e.node for e in events]
     return DimensionCodes.of_rows("part", code, parts_listed, nodes, none=NO_CUSTOM_OP)

@@ -13,7 +13,7 @@ import numpy as np
 from bridge.analyze.core.groups import ratio, sums, texts
 from bridge.analyze.core.table import Table
 from bridge.importers import frames
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, positions
 from bridge.importers.range_texts import SEQ, numbers
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
@@ -79,8 +79,7 @@ def _rows(attributed: AttributedCapture, roots: Flags, kind: str) -> Table:
     listed = np.flatnonzero(roots & attributed.counted_ranges[nesting.range])
     op = attributed.node_op
     group, distinct = factorize(op[listed])
-    of_op = np.full(len(attributed.ops) + 1, NONE)
-    of_op[distinct] = np.arange(len(distinct))
+    of_op = positions(distinct, len(attributed.ops) + 1)
     length = np.maximum(ranges.end - ranges.start, 0)
     owner = lookup(root, attributed.node)
     of_activity = np.where(owner == NONE, NONE, of_op[lookup(op, owner)])

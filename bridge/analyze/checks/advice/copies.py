@@ -24,7 +24,7 @@ from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.run import Run
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
@@ -153,13 +153,11 @@ def numbers_read(evidence: Evidence) -> Iterator[Finding]:
     is_small = (activities.copy_kind == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
     rows = np.flatnonzero(evidence.is_kind(frames.MEMCPY) & is_small & (launch != NONE))
     copying, following = _after_copies(evidence)
-    wait_of = np.full(len(evidence.call_time), NONE)
-    wait_of[copying] = following
+    wait_of = scatter(following, copying, len(evidence.call_time))
     waits = evidence.run.waits.waits
     calls = np.unique(launch[rows])
     calls = calls[waits[calls] | (wait_of[calls] != NONE)]
-    row_of = np.full(len(evidence.call_time), NONE)
-    row_of[launch[rows]] = rows
+    row_of = scatter(rows, launch[rows], len(evidence.call_time))
     for group in _groups_of_waits(evidence, _in_iterations(evidence, calls)):
         both = np.unique(np.concatenate((group, wait_of[group][wait_of[group] != NONE])))
         ends = evidence.run.device.end[evidence.run.work.place[row_of[group]]]
@@ -372,9 +370,7 @@ def _written_after(evidence: Evidence, calls: Ints) -> Ints:
     known = begin != NONE
     stop = stops[np.searchsorted(stops, begin[known], side="right")]
     written = writes[np.minimum(stop, last) - 1]
-    result = np.full(len(calls), NONE)
-    result[known] = np.where(written > begin[known], written, NONE)
-    return result
+    return scatter(np.where(written > begin[known], written, NONE), known, len(calls))
 
 
 def _issues_later(evidence: Evidence, calls: Ints) -> Flags:

@@ -23,7 +23,7 @@ from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.parts import Parts, Times
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.capture import Capture
 from bridge.join.arrays import (
     NONE,
@@ -239,8 +239,9 @@ class Evidence:
         tables = (devices, self.capture.activities)
         keys = [np.concatenate([t[c] for t in tables]) for c in ("report", "process", "device")]
         code, _ = number_groups(*keys)
-        row = np.full(int(code.max(initial=NONE)) + 1, NONE)
-        row[code[: len(devices)]] = np.arange(len(devices))
+        row = scatter(
+            np.arange(len(devices)), code[: len(devices)], int(code.max(initial=NONE)) + 1
+        )
         result: Floats = of_device[row[code[len(devices) :]]]
         return result
 

@@ -17,7 +17,7 @@ from bridge.analyze.cost.flops.calls import MAX_BYTES, NO_FORMULA, RECORDED, TOO
 from bridge.analyze.cost.metrics.flop_counters import FlopCounts
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import folded, nearest
@@ -338,9 +338,7 @@ class GroupCosts:
         nesting, call = self.attributed.attribution.nesting, self.attributed.call
         nodes = np.flatnonzero(call[nesting.range] != NONE)
         nodes = nodes[np.argsort(nesting.start[nodes], kind="stable")[::-1]]
-        result = np.full(len(self.of_call), NONE)
-        result[call[nesting.range[nodes]]] = nodes
-        return result
+        return scatter(nodes, call[nesting.range[nodes]], len(self.of_call))
 
     def computed(self) -> Columns:
         """Return the columns `FLOPS`."""

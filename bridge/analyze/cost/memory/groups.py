@@ -7,7 +7,7 @@ import numpy as np
 from bridge.analyze.core.groups import counts, highest, ratio, sums, texts
 from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NAMES, MemoryUsage
-from bridge.importers.arrays import MISSING, lookup
+from bridge.importers.arrays import MISSING, lookup, scatter
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 
 
@@ -62,9 +62,7 @@ def peak_events(usage: MemoryUsage, level: Ints) -> Ints:
     rows = np.flatnonzero(usage.counted & (level != MISSING))
     top = highest(usage.group[rows], level[rows], groups, empty=MISSING)
     top_rows = rows[level[rows] == top[usage.group[rows]]]
-    result = np.full(groups, NONE)
-    result[usage.group[top_rows][::-1]] = top_rows[::-1]
-    return result
+    return scatter(top_rows[::-1], usage.group[top_rows][::-1], groups)
 
 
 def fragmentation(usage: MemoryUsage, at: Ints) -> Ints:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.capture import Capture
 from bridge.importers.ncu.metrics import KernelMetrics, Metrics, RuleMessages
 from bridge.importers.ncu.metrics import concat as one_after_another
@@ -61,8 +61,7 @@ def merge_metrics(parts: Sequence[Metrics]) -> Metrics:
         tuple(kernels[rows] for kernels in kernels_by_file),
         tuple(part.sure[rows] for part in parts),
     )
-    new_number = np.full(len(first), NONE)
-    new_number[is_measured] = np.arange(len(rows))
+    new_number = scatter(np.arange(len(rows)), is_measured, len(first))
     return Metrics(
         table=_select_surest(metrics.table, sources, "metric"),
         rules=_select_surest(metrics.rules, sources, "rule"),
@@ -174,8 +173,8 @@ def match_metrics(timeline: AttributedCapture, measured: AttributedCapture) -> M
     kernel_number = np.append(metrics_measured.of[measured_rows], NONE)
     metrics = replace(
         metrics_measured,
-        of=_spread(kernel_number[match], rows, size),
-        sure=_spread(sure, rows, size),
+        of=scatter(kernel_number[match], rows, size),
+        sure=scatter(sure, rows, size),
         source=measured.capture.source,
     )
     return MatchedMetrics(
@@ -185,12 +184,6 @@ def match_metrics(timeline: AttributedCapture, measured: AttributedCapture) -> M
         by=tuple(int((sure == code).sum()) for code in range(len(MATCH_LEVELS))),
         unused=len(measured_rows) - matched_count,
     )
-
-
-def _spread(values: Ints, rows: Ints, size: int) -> Ints:
-    result = np.full(size, NONE)
-    result[rows] = values
-    return result
 
 
 def _last_match(keys: Sequence[Ints], timeline_size: int) -> Ints:

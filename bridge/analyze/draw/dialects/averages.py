@@ -20,7 +20,7 @@ from bridge.analyze.core.table import Table
 from bridge.analyze.draw.dialects.average_rows import Averages
 from bridge.analyze.draw.dialects.torch import activity_names
 from bridge.importers import frames
-from bridge.importers.arrays import factorize, lookup
+from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
@@ -437,8 +437,7 @@ def _device_times(
     all activities launched in it.
     """
     nesting, owner = attributed.attribution.nesting, attributed.attribution.node
-    range_group = np.full(len(attributed.op), NONE)
-    range_group[host.row[: host.ranges]] = host_group[: host.ranges]
+    range_group = scatter(host_group[: host.ranges], host.row[: host.ranges], len(attributed.op))
     group = inherited(nesting, range_group[nesting.range])
     has_op = owner != NONE
     node_time = sums(owner[has_op], attributed.duration[has_op], len(nesting))

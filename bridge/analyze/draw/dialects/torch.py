@@ -31,7 +31,7 @@ from bridge.analyze.draw.timeline.parts import (
 )
 from bridge.analyze.draw.tracks import Group, Home, Tracks, disjoint_lanes, nested_lanes
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.capture import Capture
 from bridge.importers.range_texts import SEQ, SIZES, numbers, values
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, outer_first_order
@@ -363,8 +363,7 @@ def _host(
     lane = np.empty(len(order), np.int64)
     lane[order] = nested_lanes(home[order], start[order], (start + duration)[order])
     track = tracks.lane(home, lane, "ops")
-    range_track = np.full(len(ranges), NONE)
-    range_track[rows] = track[: len(rows)]
+    range_track = scatter(track[: len(rows)], rows, len(ranges))
     ops = replace(
         make_slices(
             "cpu_op",

@@ -13,7 +13,7 @@ from bridge.analyze.core.table import Array, Table
 from bridge.analyze.draw.overview.axis import Axis, Bins, Names, largest_mask
 from bridge.analyze.run.concurrency.overlap import ANY, KINDS, Running, running
 from bridge.analyze.tables.breakdown import by_op
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS
@@ -281,8 +281,7 @@ def _frame_columns(tree: CallTree, total: Ints, is_kept: Flags, names: Names) ->
     parent = np.concatenate((tree.parent[rows], parents))
     value = np.concatenate((total[rows], rest_values))
     order = _drawing_order(tree, rows, parents, value)
-    position = np.full(len(tree), NONE)
-    position[rows] = np.argsort(order)[: len(rows)]
+    position = scatter(np.argsort(order)[: len(rows)], rows, len(tree))
     levels = [*(LEVELS[code] for code in tree.level[rows].tolist()), *[OTHER_LEVEL] * len(parents)]
     name_numbers = names.of_codes(tree.code[rows], tree.names) + names.of(
         f"{n} smaller" for n in size.tolist()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.draw.tracks import Track, Tracks
 from bridge.importers import frames
+from bridge.importers.arrays import scatter
 from bridge.importers.frames import Names
 from bridge.join.arrays import (
     NONE,
@@ -239,8 +240,7 @@ class Json:
         """Return numbers rounded to ``digits``; NaN becomes no value."""
         rows = ~np.isnan(values)
         distinct, codes = np.unique(np.round(values[rows], digits), return_inverse=True)
-        result = np.full(len(values), NONE)
-        result[rows] = codes
+        result = scatter(codes, rows, len(values))
         return cls(result, [repr(value) for value in distinct.tolist()])
 
 
@@ -333,8 +333,7 @@ class Arrows:
     def single_calls(self) -> Flags:
         """Which calls are the only one of their op, or have none, and precede what they launched."""
         call, op = self.call[self.rows], self.op[self.rows]
-        last_call = np.full(len(self.ops.start) + 1, NONE)  # the last entry is of calls without op
-        last_call[op] = call
+        last_call = scatter(call, op, len(self.ops.start) + 1)
         is_other = (op != NONE) & (call != last_call[op])
         has_others = np.zeros(len(last_call), bool)
         has_others[op[is_other]] = True

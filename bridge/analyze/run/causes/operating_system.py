@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bridge.analyze.core.groups import sums, texts
 from bridge.analyze.run.causes.host_timeline import Cover, Pieces
 from bridge.importers import frames
+from bridge.importers.arrays import scatter
 from bridge.importers.frames import OfThreads, key_codes
 from bridge.join.arrays import (
     NONE,
@@ -39,8 +40,9 @@ def stacks_of(attributed: AttributedCapture, table: OfThreads) -> Ints:
         key[nesting.stack] = attributed.capture.ranges[column][nesting.range]
         key[of_call] = attributed.capture.launches[column]
     code, of_stack = key_codes([table[column] for column in columns], keys)
-    stack = np.full(max(int(code.max()), int(of_stack.max(initial=NONE))) + 1, NONE)
-    stack[of_stack] = np.arange(stacks)
+    stack = scatter(
+        np.arange(stacks), of_stack, max(int(code.max()), int(of_stack.max(initial=NONE))) + 1
+    )
     return stack[code]
 
 
@@ -277,7 +279,6 @@ def _main_names(
     rank = np.argsort(np.argsort(np.array(names, dtype=object), kind="stable"), kind="stable")
     order = order_by(row[first], -total, rank[name[first]])
     main = first[order[run_edges(row[first][order])[:-1]]]
-    result = np.full(rows, NONE)
-    result[row[main]] = name[main]
+    result = scatter(name[main], row[main], rows)
     main_names: NDArray[np.object_] = texts([*names, ""])[result]
     return main_names

@@ -14,7 +14,7 @@ import numpy as np
 
 from bridge.analyze.core.groups import counts, highest, lowest, sums
 from bridge.analyze.run.concurrency.collective_names import collective_of
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.frames import NcclCalls, key_codes
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
@@ -171,9 +171,7 @@ def _groups(stack: Ints, start: Ints, is_start: Flags, is_end: Flags) -> Ints:
     depth = level - np.minimum(lowest_level, 0)
     closes = is_end[order] & (depth == 0)
     number, _ = number_groups(thread, np.cumsum(closes) - closes)
-    result = np.full(len(stack), NONE)
-    result[order] = np.where((depth > 0) | closes, number, NONE)
-    return result
+    return scatter(np.where((depth > 0) | closes, number, NONE), order, len(stack))
 
 
 def _numbered(

@@ -14,8 +14,8 @@ import numpy as np
 from bridge.analyze.core.groups import highest, lowest
 from bridge.analyze.run.causes.host_timeline import count_before
 from bridge.analyze.run.critical.work import Work
-from bridge.importers.arrays import lookup
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.importers.arrays import lookup, scatter
+from bridge.join.arrays import Flags, Ints, number_groups, order_by
 from bridge.join.attribution import BY_ADOPTION
 
 
@@ -81,8 +81,9 @@ def _pieces(work: Work, start: Ints, end: Ints) -> Handovers:
     roots = np.flatnonzero(parent != nesting.parent)
     adopted = np.flatnonzero(attribution.rule == BY_ADOPTION)
     calls = np.unique(attribution.launch[adopted])
-    node_of_call = np.full(len(attribution.stack), NONE)
-    node_of_call[attribution.launch[adopted]] = attribution.node[adopted]
+    node_of_call = scatter(
+        attribution.node[adopted], attribution.launch[adopted], len(attribution.stack)
+    )
     pieces = Handovers(
         np.concatenate((nesting.stack[parent[roots]], nesting.stack[node_of_call[calls]])),
         np.concatenate((nesting.stack[roots], attribution.stack[calls])),

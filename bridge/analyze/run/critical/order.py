@@ -17,6 +17,7 @@ from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.kinds import LAUNCHING, calls_matching
 from bridge.analyze.run.critical.work import LANE, Work
 from bridge.importers import frames
+from bridge.importers.arrays import scatter
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 
@@ -74,8 +75,11 @@ def stream_kinds(work: Work) -> Ints:
     known = [table[c] for c in STREAM]
     listed, stream = key_codes(known, [work.column(c) for c in STREAM])
     listed_context, context = key_codes(known[:-1], [work.column(c) for c in STREAM[:-1]])
-    of_stream = np.full(max(int(listed.max(initial=NONE)), int(stream.max(initial=NONE))) + 2, NONE)
-    of_stream[listed] = table.kind.codes
+    of_stream = scatter(
+        table.kind.codes,
+        listed,
+        max(int(listed.max(initial=NONE)), int(stream.max(initial=NONE))) + 2,
+    )
     result = of_stream[stream]
     size = max(int(listed_context.max(initial=NONE)), int(context.max(initial=NONE))) + 1
     has_null = np.zeros(size, bool)

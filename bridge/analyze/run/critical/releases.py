@@ -20,7 +20,7 @@ from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.work import Work
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 WAITING = re.compile(
@@ -281,8 +281,7 @@ def _begun(work: Work, host: HostPoints, waits: HostWaits, signal: Ints) -> Pair
     process = work.process_of_stacks[host.stacks]
     order = order_by(process, host.time[first])
     main = order[run_edges(process[order])[:-1]]  # the first thread of each process
-    leader = np.full(int(process.max()) + 1, NONE)
-    leader[process[main]] = main
+    leader = scatter(main, process[main], int(process.max()) + 1)
     maker = leader[process]
     maker[main] = leader[
         _served(work, host, waits=waits, signal=signal, process=process)[process[main]]

@@ -14,7 +14,7 @@ from bridge.analyze.core.groups import highest
 from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.concurrency.clocks import Clocks
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, positions, scatter
 from bridge.importers.frames import key_codes
 from bridge.join.arrays import (
     NONE,
@@ -145,9 +145,7 @@ class Work:
     @cached_property
     def place(self) -> Ints:
         """The place of each activity of the capture in this order, NONE for invalid times."""
-        result = np.full(len(self.attributed.capture.activities), NONE)
-        result[self.row] = np.arange(len(self.row))
-        return result
+        return positions(self.row, len(self.attributed.capture.activities))
 
     @cached_property
     def process_of_stacks(self) -> Ints:
@@ -176,8 +174,7 @@ class Work:
             (nesting.stack, capture.ranges, nesting.range),
             (attribution.stack, capture.launches, calls),
         ):
-            one_of = np.full(size, NONE)
-            one_of[stack] = rows
+            one_of = scatter(rows, stack, size)
             known = np.flatnonzero(one_of != NONE)
             report[known], process[known] = (table[c][one_of[known]] for c in ("report", "process"))
         known = np.flatnonzero(report != NONE)
@@ -275,9 +272,7 @@ class Work:
             return repeated(NONE, len(self.launch))
         is_one_of_many = lookup(several, self.launch, False) & (self.launch != NONE)
         rows = np.flatnonzero(is_one_of_many)
-        result = np.full(len(self.launch), NONE)
-        result[rows] = last_ended(self, self.launch, rows)
-        return result
+        return scatter(last_ended(self, self.launch, rows), rows, len(self.launch))
 
 
 def _offsets(attributed: AttributedCapture) -> Ints:
@@ -328,6 +323,5 @@ def last_ended(work: Work, group: Ints, rows: Ints | None = None) -> Ints:
     activity, candidate = keys[order[starts]], latest[starts]
     before = np.where(candidate == NONE, NONE, keys[order[candidate]])
     is_same = (before != NONE) & (group[before] == group[activity])
-    result = np.full(len(group), NONE)
-    result[activity] = np.where(is_same, before, NONE)
+    result = scatter(np.where(is_same, before, NONE), activity, len(group))
     return result[rows]

@@ -35,7 +35,7 @@ from bridge.analyze.run.critical.releases import (
 from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS
 from bridge.importers import frames
-from bridge.importers.arrays import lookup
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.frames import Names
 from bridge.join.arrays import (
     NONE,
@@ -208,8 +208,7 @@ def _last_of_host(run: Run) -> Ints:
     ends = np.flatnonzero(np.append(~host.chained[1:], True)[: len(host.time)])  # of each thread
     size = int(process.max(initial=NONE)) + 1
     ends = ends[order_by(host.time[ends])]
-    last = np.full(size, NONE)
-    last[process[host.stack[ends]]] = ends  # the latest stays
+    last = scatter(ends, process[host.stack[ends]], size)  # the latest stays
     launched = np.flatnonzero(work.launch != NONE)
     stack = work.attributed.attribution.stack[work.launch[launched]]
     _, pairs = number_groups(run.gpu_of_place[launched], process[stack])
@@ -217,9 +216,7 @@ def _last_of_host(run: Run) -> Ints:
     known = last[by] != NONE
     gpu, ends = gpu[known], last[by[known]]
     order = order_by(host.time[ends])
-    result = np.full(gpus, NONE)
-    result[gpu[order]] = run.hosts + ends[order]
-    return result
+    return scatter(run.hosts + ends[order], gpu[order], gpus)
 
 
 # -- The pieces of gaps
@@ -317,8 +314,7 @@ def _not_running(run: Run, gaps: _Gaps) -> _Pieces:
 
 def _before_roots(run: Run, gaps: _Gaps, gap: Ints, point: Ints) -> _Pieces:
     """Return the time before the points at which walks came to an end, where that is not the begin of their gap."""
-    earliest = np.full(len(gaps.start), NONE)
-    earliest[gap] = point  # the last one of each gap stays
+    earliest = scatter(point, gap, len(gaps.start))  # the last one of each gap stays
     is_root = (
         (earliest != NONE) & ~run.graph.chained[earliest] & (run.graph.cross[earliest] == NONE)
     )
@@ -401,8 +397,7 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     called = systems[system[in_system]]
     asks = called.matching(TERMINAL.fullmatch)
     cause[in_system] = np.where(asks, CODE[INPUT], CODE[SYSTEM])
-    callee = np.full(len(points), NONE)
-    callee[in_system] = len(_call_names(run).texts) + called.codes
+    callee = scatter(len(_call_names(run).texts) + called.codes, in_system, len(points))
     in_call = np.flatnonzero(call != NONE)
     cause[in_call] = _of_calls(run)[call[in_call]]
     callee[in_call] = _call_names(run).codes[call[in_call]]

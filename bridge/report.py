@@ -141,8 +141,7 @@ class Report:
         code, distinct = attributed.node_path
         forward, backward = attributed.directions.forward, attributed.directions.backward
         modules = attributed.modules
-        module = attributed.module_of_work
-        module = np.where(module == NONE, NONE, lookup(modules.path, module))
+        module = lookup(modules.path, attributed.module_of_work)
         found = OpKernels(
             launch=attribution.launch,
             range=attribution.range,

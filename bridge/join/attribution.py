@@ -201,7 +201,7 @@ def attribute(
         captured_in=captured_in,
         node=node,
         rule=rule,
-        range=_values_at(nesting.range, node),
+        range=lookup(nesting.range, node),
         reason=reason,
         nesting=nesting,
     )
@@ -231,11 +231,6 @@ def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
     if not len(present):
         return np.broadcast_to(np.int64(NONE), len(rows))
     return scatter(nesting.innermost(stack[rows[present]], time[rows[present]]), present, len(rows))
-
-
-def _values_at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values[rows]``, NONE where a row is NONE."""
-    return np.where(rows == NONE, NONE, lookup(values, rows))
 
 
 # -- Where a node of a CUDA graph was captured: the call that created it, or the node that it copies

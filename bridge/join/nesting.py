@@ -267,7 +267,7 @@ class Modules:
         modules = replace(
             nesting,
             **{c: getattr(nesting, c)[nodes] for c in ("stack", "start", "end", "range")},
-            parent=np.where(parent == NONE, NONE, lookup(nearest, parent)),
+            parent=lookup(nearest, parent),
         )
         name, names = unique_names(op[nodes], [_module_name(name) for name in ops])
         path, texts = paths(modules.parent, name, names, dotted=True)

@@ -146,7 +146,9 @@ def diagnostics(columns: Columns, strings: Strings) -> frames.Diagnostics:
     severity = ints["severity"]
     is_known = (severity > 0) & (severity < len(frames.SEVERITIES))
     pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
-    name = frames.Names(*unique_names(text, [_one_line(message) for message in pool.decode()]))
+    name = frames.Names(
+        *unique_names(text, [" ".join(message.split()) for message in pool.decode()])
+    )
     return frames.Diagnostics(ints, severity=np.where(is_known, severity, 0), name=name)
 
 
@@ -176,11 +178,6 @@ def count_other_records(database: Export, tables: Mapping[str, Present]) -> dict
 
 def _process(thread: Ints) -> Ints:
     return np.where(thread == MISSING, MISSING, thread & ~schema.THREAD_BITS)
-
-
-def _one_line(text: str) -> str:
-    """Return a message without tabs and line ends."""
-    return " ".join(text.split())
 
 
 # -- The capture

@@ -404,7 +404,7 @@ def _custom_op(attributed: AttributedCapture, events: Sequence[Events]) -> Dimen
 def _module(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     modules = attributed.modules
     place = attributed.module_of_work
-    code = np.where(place == NONE, NONE, lookup(modules.path, place))
+    code = lookup(modules.path, place)
     rows = [e.node for e in events]
     return DimensionCodes.of_rows("module", code, modules.paths, rows, none=NO_MODULE)
 

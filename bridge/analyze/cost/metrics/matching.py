@@ -283,7 +283,7 @@ def _paths(
             [*(numbers.setdefault(path, len(numbers)) for path in names), NONE], np.int64
         )
         node = attributed.attribution.node[kernel_rows]
-        result.append(ids[np.where(node == NONE, NONE, lookup(code, node))])
+        result.append(ids[lookup(code, node)])
     return result
 
 

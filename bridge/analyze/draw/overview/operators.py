@@ -287,7 +287,7 @@ def _frame_columns(tree: CallTree, total: Ints, is_kept: Flags, names: Names) ->
         f"{n} smaller" for n in size.tolist()
     )
     return {
-        "parent": np.where(parent == NONE, NONE, position[parent])[order].tolist(),
+        "parent": lookup(position, parent)[order].tolist(),
         "name": np.array(name_numbers, np.int64)[order].tolist(),
         "level": [levels[at] for at in order.tolist()],
         "value": value[order].tolist(),

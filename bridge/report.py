@@ -482,7 +482,7 @@ def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     """
     details = {importers.EVERY, *SOURCE_DETAILS, *SAMPLE_DETAILS}
     return join(
-        importers.load(*paths, details=details, more=plugins.readers),
+        importers.load(*paths, details=details, more_readers=plugins.readers),
         attribution_options(**options),
     )
 

@@ -310,7 +310,9 @@ def read_files(
     malloc.keep_for([path for path in reports if isinstance(path, Path)])
     what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
     with listener.doing(f"reading {what}"):
-        return importers.load(*reports, details=details, sidecar=sidecar, more=plugins.readers)
+        return importers.load(
+            *reports, details=details, sidecar=sidecar, more_readers=plugins.readers
+        )
 
 
 def _stored_run(

@@ -25,7 +25,7 @@ def load(
     *paths: str | Path | Url,
     details: Details = True,
     sidecar: Sequence[str | Path] = (),
-    more: MoreReaders = no_more,
+    more_readers: MoreReaders = no_more,
 ) -> Capture:
     """Read one report, or several as one `Capture`.
 
@@ -42,8 +42,8 @@ def load(
     details: ``details={"mangled", "waits"}``. Call stacks are read only if they are among the names, also
     beside all others: ``details={EVERY, "call_chains"}``. ``ONLY["host"]`` or ``ONLY["gpu"]`` among the names
     reads ranges and calls alone, or the work of GPUs alone. ``sidecar`` names recordings (files or folders) with
-    the details of annotated calls; by default those beside the report of the profiler are used. ``more`` returns
-    further readers, for files of formats that are not built in.
+    the details of annotated calls; by default those beside the report of the profiler are used.
+    ``more_readers`` returns readers of formats that are not built in.
 
     Raises `ReportError`, whose message is one line for the user.
     """
@@ -54,7 +54,7 @@ def load(
     # Checked first, even if no detail that they hold is read.
     recordings = [_existing(Path(path)) for path in sidecar]
     captures = [
-        _load(place, str(path), details=details, sidecar=recordings, more=more)
+        _load(place, str(path), details=details, sidecar=recordings, more_readers=more_readers)
         for place, path in zip(places, paths, strict=True)
     ]
     _check_same_profiler(captures)
@@ -62,24 +62,34 @@ def load(
 
 
 def _load(
-    report: Location, given: str, details: Details, sidecar: Sequence[Path], more: MoreReaders
+    report: Location,
+    given: str,
+    details: Details,
+    sidecar: Sequence[Path],
+    more_readers: MoreReaders,
 ) -> Capture:
     """Read a report, which is fetched first if it is at a URL; its facts get its path as it was given."""
     if isinstance(report, Url):
         with Downloads() as downloads:
             return _load(
-                downloads.path(report), str(report), details=details, sidecar=sidecar, more=more
+                downloads.path(report),
+                str(report),
+                details=details,
+                sidecar=sidecar,
+                more_readers=more_readers,
             )
     with errors_name_urls(report):
-        capture = _load_file(report, details, sidecar, more)
+        capture = _load_file(report, details, sidecar, more_readers)
     given = origin(report) or given
     return replace(capture, facts=tuple(replace(f, path=given) for f in capture.facts))
 
 
-def _load_file(path: Path, details: Details, sidecar: Sequence[Path], more: MoreReaders) -> Capture:
+def _load_file(
+    path: Path, details: Details, sidecar: Sequence[Path], more_readers: MoreReaders
+) -> Capture:
     try:
         _check_readable(path)
-        capture = select_side(read(path, details, sidecar, more), requested_side(details))
+        capture = select_side(read(path, details, sidecar, more_readers), requested_side(details))
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
     facts = capture.facts[0]

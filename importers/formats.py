@@ -38,10 +38,12 @@ def no_more() -> Sequence[Reader]:
     return ()
 
 
-def read(path: Path, details: Details, sidecar: Sequence[Path], more: MoreReaders) -> Capture:
+def read(
+    path: Path, details: Details, sidecar: Sequence[Path], more_readers: MoreReaders
+) -> Capture:
     """Read an existing file or folder; raises `ReportError` or OSError.
 
-    ``more`` returns the readers that are asked where none of `READERS` fits.
+    ``more_readers`` returns the readers that are asked where none of `READERS` fits.
     """
     if path.is_dir():
         path = path if path.name else path.resolve()  # the folder "." has no name
@@ -53,7 +55,7 @@ def read(path: Path, details: Details, sidecar: Sequence[Path], more: MoreReader
             LOG.debug("%s: begins as SQLite or Arrow: read as an export of Nsight Systems", path)
             return _read_nsys_with_recordings(path, details, sidecar)
     is_nsys = path.suffix in export.SUFFIXES
-    for name, reader in _readers(no_more if is_nsys else more):
+    for name, reader in _readers(no_more if is_nsys else more_readers):
         if reader.fits(path):
             LOG.debug("%s: of the format that reader %s knows", path, name)
             capture = reader.read(path, details)
@@ -64,10 +66,10 @@ def read(path: Path, details: Details, sidecar: Sequence[Path], more: MoreReader
     return _read_nsys_with_recordings(path, details, sidecar)
 
 
-def _readers(more: MoreReaders) -> Iterator[tuple[str, Reader]]:
+def _readers(more_readers: MoreReaders) -> Iterator[tuple[str, Reader]]:
     for name, place in READERS.items():
         yield name, resolve_name(place)
-    for reader in more():
+    for reader in more_readers():
         yield reader.name, reader
 
 

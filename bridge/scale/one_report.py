@@ -54,7 +54,7 @@ def _aggregate(task: Task) -> Aggregates:
         task.file,
         details=task.work.details,
         sidecar=task.work.sidecar,
-        more=plugins.readers,
+        more_readers=plugins.readers,
     )
     if not no_timeline.has_timeline(capture):
         raise ReportError(f"{capture.source[0]}: of Nsight Compute; give it without --workers")

@@ -211,7 +211,7 @@ def _unions(name: Ints, phases: _Intervals) -> tuple[Ints, Ints, Ints, Ints]:
     part, _ = number_groups(group, process)
     # Ranks replace times; those of a part follow all ranks of the part before, so that one running
     # maximum serves all parts.
-    rank = np.argsort(np.argsort(end)) + part * len(end)
+    rank = np.argsort(np.argsort(end, kind="stable")) + part * len(end)
     latest_rank = np.maximum.accumulate(rank) if len(rank) else rank
     latest = np.sort(end)[latest_rank - part * len(end)] if len(end) else end
     is_start = np.ones(len(start), bool)

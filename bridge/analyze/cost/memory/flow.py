@@ -233,7 +233,7 @@ def _colors(usage: MemoryUsage, tiles: Table) -> tuple[Ints, tuple[str, ...]]:
     area = np.zeros(len(distinct))
     np.add.at(area, pair, tiles["bytes"] * tiles["lifetime"].astype(float))
     area[distinct < NONE] = -1.0
-    order = np.argsort(-area)
+    order = np.argsort(-area, kind="stable")
     ranked = [n for n in order.tolist() if distinct[n] >= NONE]
     place = np.full(len(distinct), OTHER_COLOR)
     place[ranked[:COLORED_OPS]] = np.arange(min(COLORED_OPS, len(ranked)))
@@ -288,7 +288,7 @@ def _smallest(tiles: Table) -> Ints:
     if len(tiles) <= MAX_RECTANGLES:
         return np.empty(0, np.int64)
     length = (tiles["end"] - tiles["start"]).astype(float)
-    return np.sort(np.argsort(-(length + 1) * tiles["bytes"])[MAX_RECTANGLES:])
+    return np.sort(np.argsort(-(length + 1) * tiles["bytes"], kind="stable")[MAX_RECTANGLES:])
 
 
 def _merge_tiles(tiles: Table, span: tuple[int, int], height: int) -> Table:

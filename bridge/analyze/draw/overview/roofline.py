@@ -148,7 +148,7 @@ def _computed_roofline(
     columns = [_float_sums(op, column[is_counted], size) for column in (flops, moved_bytes)]
     gpu_time = sums(op, time[is_counted], size)
     rows = np.flatnonzero(group_count)
-    rows = rows[np.argsort(-gpu_time[rows])]
+    rows = rows[np.argsort(-gpu_time[rows], kind="stable")]
     return {
         "op": names.of(attributed.ops[row] for row in rows.tolist()),
         "flops": columns[0][rows].tolist(),

@@ -333,7 +333,7 @@ class Arrows:
     def single_calls(self) -> Flags:
         """Which calls are the only one of their op, or have none, and precede what they launched."""
         call, op = self.call[self.rows], self.op[self.rows]
-        last_call = scatter(call, op, len(self.ops.start) + 1)
+        last_call = scatter(call, op, len(self.ops.start) + 1)  # with an entry for no op
         is_other = (op != NONE) & (call != last_call[op])
         has_others = np.zeros(len(last_call), bool)
         has_others[op[is_other]] = True

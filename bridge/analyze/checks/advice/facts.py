@@ -17,7 +17,7 @@ from bridge.analyze.core.groups import Floats, lowest, sums
 from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.counters import samples
 from bridge.analyze.cost.occupancy import Occupancy
-from bridge.analyze.run.account import RunClocks, runs, within_parts
+from bridge.analyze.run.account import runs
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.parts import Parts, Times
@@ -304,10 +304,6 @@ class Evidence:
         flags: Flags = lookup(nodes, self.attributed.node, False)
         return flags
 
-    def max_over_gpus(self, rows: Ints | Flags, time: Ints) -> int:
-        """Return the maximum over GPUs of the sum of times of some activities."""
-        return int(sums(self.devices.gpu[rows], time, len(self.devices.names)).max(initial=0))
-
     def max_work_over_gpus(self, rows: Ints, time: Ints | None = None) -> int:
         """Return the maximum over GPUs of the time of some activities, or of given parts of it.
 
@@ -318,15 +314,6 @@ class Evidence:
         total = sums(device, self.time[rows] if time is None else time, size)
         busy = busy_time(device, start, self.attributed.end[rows], size)
         return int(np.minimum(total, busy).max(initial=0))
-
-    def times_in_run(self, nodes: Ints) -> Ints:
-        """Return how long each node was open during the run."""
-        nesting, clocks = self.attributed.attribution.nesting, RunClocks.of(self.attributed)
-        parts = [clocks.part_of(report) for report in range(len(self.capture.facts))]
-        report = self.capture.ranges.report[nesting.range[nodes]]
-        _, start, end = within_parts((report, nesting.start[nodes], nesting.end[nodes]), parts)
-        length: Ints = np.maximum(end - start, 0)
-        return length
 
     def max_over_threads(self, threads: Ints, time: Ints) -> int:
         """Return the maximum over threads of the sum of times."""

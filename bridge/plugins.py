@@ -15,7 +15,7 @@ from bridge.analyze.core.catalog import VIEWS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.knowledge import entry_points
-from bridge.knowledge.entry_points import Addition
+from bridge.knowledge.entry_points import Addition, AdditionError
 
 if TYPE_CHECKING:
     from bridge.analyze.checks.additions import Checks
@@ -70,7 +70,7 @@ def readers() -> tuple[Reader, ...]:
 
 def _guarded(reader: Reader, addition: Addition) -> Reader:
     """Return a reader that raises ReportError alone; where it cannot say whether a file fits, it does not."""
-    from bridge.importers.capture import Capture
+    from bridge.importers.capture import defects
     from bridge.importers.errors import NotAReport, ReportError
 
     def fits(path: Path) -> bool:
@@ -78,15 +78,19 @@ def _guarded(reader: Reader, addition: Addition) -> Reader:
             return bool(reader.fits(path))
         return False
 
+    def checked(path: Path, details: Details) -> Capture:
+        capture = reader.read(path, details)
+        if wrong := next(defects(capture), ""):
+            raise TypeError(wrong)
+        return capture
+
     def read(path: Path, details: Details) -> Capture:
         try:
-            capture = reader.read(path, details)
-        except (ReportError, OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise NotAReport(f"{path.name}: {addition.failure(error)}") from error
-        if not isinstance(capture, Capture):
-            raise NotAReport(f"{path.name}: {addition.name}: read returned {capture!r}")
-        return capture
+            result: Capture = addition.call(checked, path, details, own=(OSError, ReportError))
+        except AdditionError as error:
+            raise NotAReport(f"{path.name}: {error}") from error
+        except ReportError as error:
+            raise NotAReport(" ".join(str(error).split())) from error
+        return result
 
     return reader._replace(fits=fits, read=read)

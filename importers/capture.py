@@ -5,7 +5,7 @@ Frames share their arrays with other objects: never write into them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -120,6 +120,27 @@ class Reader(NamedTuple):
     name: str
     fits: Callable[[Path], bool]
     read: Callable[[Path, Details], Capture]
+
+
+def defects(capture: object) -> Iterator[str]:
+    """Yield what is wrong with a capture that the reader of another distribution made."""
+    if not isinstance(capture, Capture):
+        yield f"read returned {type(capture).__name__}, not a Capture"
+        return
+    if not capture.source or len(capture.facts) != len(capture.source):
+        yield "a Capture has a source and facts for each file"
+    for kind, frame in frames.FRAMES.items():
+        table = getattr(capture, kind)
+        if isinstance(table, frame):
+            yield from (f"{kind}: {wrong}" for wrong in table.defects())
+        else:
+            yield f"{kind} is {type(table).__name__}, not {frame.__name__}"
+    for table in (capture.ranges, capture.launches, capture.activities):
+        if (table.name.compact < 0).any():
+            yield f"{type(table).__name__}: a row without a name"
+    text = capture.ranges.text
+    if ((text < 0) | (text >= len(capture.texts))).any():
+        yield "ranges: a row whose text is not in texts"
 
 
 def total_ns(start: Ints, end: Ints) -> float:

@@ -82,6 +82,10 @@ class Names:
     def __len__(self) -> int:
         return len(self.compact)
 
+    def __repr__(self) -> str:
+        """Return the number of rows, and of texts."""
+        return f"<Names: {len(self)} rows of {len(self.texts)} texts>"
+
     def __eq__(self, text: object) -> Any:
         """Return a mask of the rows that have this text."""
         return self.among(text) if isinstance(text, str) else NotImplemented
@@ -180,7 +184,7 @@ NOTHING: Mapping[str, Any] = {}
 class Frame:
     """Columns of equal length, as attributes; subclasses say which.
 
-    Columns that are not given are missing in every row: -1, no name, or False. What is given and is
+    Columns that are not given are missing in every row: -1, no name, or False. Of a mapping, what is
     no column of the frame is left out.
     """
 
@@ -191,6 +195,8 @@ class Frame:
         cls.types = {**cls.types, **get_annotations(cls)}
 
     def __init__(self, columns: Mapping[str, Any] = NOTHING, /, **others: Column) -> None:
+        if odd := others.keys() - self.types:
+            raise TypeError(f"{type(self).__name__} has no column {min(odd)}")
         columns = {**columns, **others}
         rows = len(next(iter(columns.values()))) if columns else 0
         self.__dict__.update(
@@ -206,6 +212,29 @@ class Frame:
     def __getitem__(self, column: str) -> Any:
         """Return a column by its name."""
         return self.__dict__[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.types)
+
+    def __repr__(self) -> str:
+        """Return the name of the frame, the number of rows and the columns."""
+        return f"<{type(self).__name__}: {len(self)} rows of {', '.join(self.types)}>"
+
+    def defects(self) -> Iterator[str]:
+        """Yield what is wrong with columns that the reader of another distribution gave."""
+        for name, kind in self.types.items():
+            column = self[name]
+            is_names = isinstance(column, Names)
+            values = column.compact if is_names else column
+            wanted = {"Flags": "b", "Floats": "f"}.get(kind, "i")
+            if (
+                is_names != (kind == "Names")
+                or not isinstance(values, np.ndarray)
+                or (values.shape, values.dtype.kind) != ((len(self),), wanted)
+            ):
+                yield f"column {name} is no {kind} of {len(self)} rows"
+            elif is_names and not ((values >= MISSING) & (values < len(column.texts))).all():
+                yield f"column {name} has codes without a text"
 
     def take(self, rows: NDArray[Any] | slice) -> Self:
         """Return the rows of a mask, of row numbers, or of a slice."""

@@ -11,6 +11,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from command import bridge as ran
 from command import done
@@ -25,6 +27,7 @@ from bridge.analyze.core.table import Table
 from bridge.analyze.tables import additions
 from bridge.importers import Capture, Facts, Reader, ReportError
 from bridge.importers.errors import NotAReport
+from bridge.importers.frames import Launches, Marks, Names, Ranges
 from bridge.knowledge import entry_points
 from bridge.knowledge.entry_points import READERS, Addition
 
@@ -159,8 +162,18 @@ def view(**fields):
         (view(rows="os:abort"), "acme: columns are a TableColumns, and rows is a function"),
         (view(columns=None), "acme: columns are a TableColumns, and rows is a function"),
         (view(kind="ranges"), "acme: kind, directed and host are for built-in tables"),
-        (view(sorted_by=("m",)), "acme: no column m to sort by"),
-        (view(name=[]), "TypeError: unhashable type: 'list'"),
+        (view(sorted_by=("m",)), "acme: no column m"),
+        (view(takes=("nope",)), "acme: no field of TableRequest nope"),
+        (view(columns=TableColumns((Column("n", "n", "furlongs"),))), "acme: no unit furlongs"),
+        (view(columns=TableColumns(())), "acme: no columns"),
+        *(
+            (
+                view(name=name),
+                f"{name!r} is no name of a table: write small letters, digits and hyphens",
+            )
+            for name in ([], "", "a,b", "T Upper", "-a")
+        ),
+        (view(name="list"), "there is a table list already"),
     ],
 )
 def test_a_table_that_is_of_no_use_is_one_warning(value, said, caplog):
@@ -170,6 +183,10 @@ def test_a_table_that_is_of_no_use_is_one_warning(value, said, caplog):
     assert list(VIEWS) == before
 
 
+def rows_of(kernel, n):
+    return pd.DataFrame({"kernel": kernel, "n": n})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "said"),
@@ -177,6 +194,19 @@ def test_a_table_that_is_of_no_use_is_one_warning(value, said, caplog):
         (lambda _: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda _: [], "TypeError: rows returned list, not a Table"),
         (lambda _: Table({"n": [1]}), "TypeError: rows returned columns ['n'], described are"),
+        (lambda _: Table({"kernel": ["a"], "n": [1, 2]}), "ValueError: column n has 2 rows, not 1"),
+        (lambda _: rows_of(["a"], ["b"]), "TypeError: column n is described as integer, and holds"),
+        (lambda _: rows_of(["a"], [1.5]), "TypeError: column n is described as integer, and holds"),
+        (
+            lambda _: rows_of(["a", 1], [1, 2]),
+            "TypeError: column kernel holds texts and other values",
+        ),
+        (lambda _: rows_of([b"a"], [1]), "TypeError: column kernel holds |S1 values, not numbers"),
+        (
+            lambda _: rows_of(["a"], [2**63]),
+            "TypeError: column n holds numbers of more than 63 bits",
+        ),
+        (lambda _: sys.exit("bye"), "SystemExit: bye"),
     ],
 )
 def test_a_table_that_fails_is_one_line(rows, said, tmp_path, monkeypatch):
@@ -198,6 +228,13 @@ def refuse(path, details):
     raise ReportError(f"{path.name}: empty log")
 
 
+ONE, TWO = np.array([1]), np.array([1, 2])
+
+
+def given(**tables):
+    return lambda path, details: Capture((path.name,), (Facts("Acme"),), **tables)
+
+
 @pytest.mark.parametrize(
     ("read", "said"),
     [
@@ -205,8 +242,33 @@ def refuse(path, details):
             lambda path, details: 1 / 0,
             "run.acme: entry point x of pkg: ZeroDivisionError: division",
         ),
-        (lambda path, details: None, "run.acme: entry point x: read returned None"),
+        (
+            lambda path, details: None,
+            "run.acme: entry point x of pkg: TypeError: read returned NoneType, not a Capture",
+        ),
+        (lambda path, details: sys.exit(3), "run.acme: entry point x of pkg: SystemExit: 3"),
         (refuse, "run.acme: empty log"),
+        (
+            lambda path, details: Capture((path.name,), ()),
+            "a Capture has a source and facts for each",
+        ),
+        (given(ranges=Launches()), "ranges is Launches, not Ranges"),
+        (given(launches=Launches(start=[1])), "launches: column start is no Ints of 1 rows"),
+        (given(launches=Launches(start=ONE, end=TWO)), "launches: column end is no Ints of 1 rows"),
+        (
+            given(launches=Launches(start=ONE, name="a")),
+            "launches: column name is no Names of 1 rows",
+        ),
+        (given(launches=Launches(start=ONE)), "Launches: a row without a name"),
+        (
+            given(marks=Marks(time=ONE, name=Names(ONE, ["a"]))),
+            "marks: column name has codes without",
+        ),
+        (
+            given(ranges=Ranges(start=ONE, name=Names.of(["a"]))),
+            "ranges: a row whose text is not in",
+        ),
+        (lambda path, details: Launches(strat=ONE), "TypeError: Launches has no column strat"),
     ],
 )
 def test_a_reader_that_fails_is_one_line(read, said, log, monkeypatch):
@@ -222,6 +284,26 @@ def test_a_reader_that_cannot_say_what_it_reads_is_left_out(fits, log, monkeypat
         bridge.load(log)
     [warning] = caplog.messages
     assert warning.startswith("warning: entry point x of pkg: ")
+
+
+@pytest.mark.slow
+def test_rows_are_copied_and_what_is_not_known_is_written_as_ours(tmp_path, monkeypatch):
+    kept = np.array([3, 0, 2], np.uint8)
+    given = pd.DataFrame({"kernel": ["a", None, "c"], "n": pd.array([3, None, 2], "Int64")})
+    for rows, n in ((given, [3, 2, -1]), (Table({"kernel": ["a", "", "c"], "n": kept}), [3, 2, 0])):
+        monkeypatch.setattr(
+            entry_points,
+            "load_entry_points",
+            lambda _, rows=rows: [
+                Addition("pkg", "x", view(rows=lambda _: rows, sorted_by=("n",)))
+            ],
+        )
+        plugins._add_tables.cache_clear()
+        VIEWS.pop("acme", None)
+        table = bridge.load(made_report(tmp_path / f"{n[-1]}.sqlite")).by("acme")
+        assert table.to_dict("list") == {"kernel": ["a", "c", ""], "n": n}
+        table.loc[:, "n"] = 7
+    assert kept.tolist() == [3, 0, 2]
 
 
 def test_a_reader_may_give_frames_without_a_row(log, monkeypatch):

@@ -338,12 +338,17 @@ def compact_rows(results: Sequence[Result]) -> pd.DataFrame:
     return table.drop(columns=[c for c in table if table[c].astype(str).isin(EMPTY_VALUES).all()])
 
 
+def as_table(frame: pd.DataFrame) -> Table:
+    """Return rows for renderers, which also take lists of latencies."""
+    return Table({str(name): column.to_numpy() for name, column in frame.items()})
+
+
 def table(results: Sequence[Result], look: Look | None = None) -> str:
     """Return results as a table of text; values that all rows share are in a line below it."""
     from bridge.render.table import Look, for_terminal  # pandas and rich
 
     rows = compact_rows(results)
     equal = [column for column in CAPTIONS if column in rows and len(rows[column].unique()) == 1]
-    text_table = for_terminal(VIEW, Table.of(rows.drop(columns=equal)), look or Look(WIDTH))
+    text_table = for_terminal(VIEW, as_table(rows.drop(columns=equal)), look or Look(WIDTH))
     text = " ".join(CAPTIONS[column].format(rows[column].iloc[0]) for column in equal)
     return f"{text_table}\n{text}\n" if text else text_table

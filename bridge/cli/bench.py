@@ -171,7 +171,6 @@ def _write(values: list[Result], form: str, output: Output) -> None:
 
 def _text(values: list[Result], form: str, *, to_terminal: bool) -> str:
     """Return the results as a table, a document, or a recording."""
-    from bridge.analyze.core.table import Table
     from bridge.bench import recording, result
     from bridge.render import document, table
 
@@ -180,10 +179,10 @@ def _text(values: list[Result], form: str, *, to_terminal: bool) -> str:
     if form == "table":
         return result.table(values, options.look(to_terminal=to_terminal))
     if form == "csv":
-        return document.as_csv(Table.of(result.rows(values)))
+        return document.as_csv(result.as_table(result.rows(values)))
     if form == "md":
-        return table.as_markdown(result.VIEW, Table.of(result.compact_rows(values)))
-    return document.with_rows({"format": result.FORMAT}, Table.of(result.with_runs(values)))
+        return table.as_markdown(result.VIEW, result.as_table(result.compact_rows(values)))
+    return document.with_rows({"format": result.FORMAT}, result.as_table(result.with_runs(values)))
 
 
 def _keep(values: list[Result], db: Path, name: str | None) -> None:

@@ -78,9 +78,12 @@ def _described(context: click.Context) -> tuple[dict[str, str], tuple[str, ...]]
     """Return the columns of the table that was asked for, with their meanings, and its sets of columns."""
     from bridge.analyze.core.catalog.lookup import columns_of
     from bridge.analyze.tables.request import ALL, DEFAULT
+    from bridge.plugins import add_tables
 
+    by = context.params.get("by") or "op"
+    add_tables(by)
     try:
-        table = columns_of(context.params.get("by") or "op")
+        table = columns_of(by)
     except ValueError:  # no such table
         return {}, ()
     return {c.name: c.meaning for c in table.columns}, (DEFAULT, ALL, *table.sets)

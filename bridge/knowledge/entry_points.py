@@ -6,11 +6,17 @@ Rooms above `analyze` load it and hand the objects down. What is wrong with an e
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Any
 
 RULES, TABLES, READERS = "nsight_bridge.rules", "nsight_bridge.tables", "nsight_bridge.readers"
 LOG = logging.getLogger("bridge.knowledge")
+
+
+class AdditionError(ValueError):
+    """What another distribution added has failed; the message is one line for the user that names it."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,17 @@ class Addition:
         line = " ".join(str(error).split())
         return f"{self.name} of {self.distribution}: {type(error).__name__}: {line}"
 
+    def call(
+        self, function: Callable[..., Any], *args: Any, own: tuple[type[Exception], ...] = ()
+    ) -> Any:
+        """Return what a function of it returns; raises `AdditionError` for any error but its ``own`` and of memory."""
+        try:
+            return function(*args)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, (MemoryError, *own)):
+                raise
+            raise AdditionError(self.failure(error)) from error
+
     def __enter__(self) -> None:
         pass
 
@@ -49,7 +66,8 @@ def load_entry_points(group: str) -> list[Addition]:
 
     result = []
     for point in entry_points(group=group):
-        addition = Addition(point.dist.name if point.dist else "?", f"entry point {point.name}")
+        distribution = getattr(point.dist, "name", None) or "?"  # of a broken install
+        addition = Addition(distribution, f"entry point {point.name}")
         with addition:
             result.append(replace(addition, value=point.load()))
     return sorted(result, key=lambda one: (one.distribution, one.name))

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from command import bridge as ran
 from command import done
@@ -22,6 +24,7 @@ from bridge.analyze.checks.additions import all_checks
 from bridge.analyze.checks.advice import RULES, Finding, advise
 from bridge.analyze.checks.check import Check
 from bridge.analyze.checks.quality import REASONS
+from bridge.analyze.core.table import Table
 from bridge.knowledge.entry_points import Addition
 from bridge.plugins import every_check
 
@@ -160,6 +163,14 @@ def test_a_module_that_ends_the_program_does_not_end_the_command(installed, tmp_
         (lambda _: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda _: "x", "TypeError: find returned 'x', not a Finding"),
         (lambda _: [Finding({}, None)], "KeyError: 'n'"),
+        (
+            lambda _: Finding({"n": np.nan}, Table()),
+            "TypeError: find returned a number that is not finite",
+        ),
+        (
+            lambda _: Finding({"n": 1}, pd.DataFrame({"a": [b""]})),
+            "TypeError: column a holds |S1 values, not numbers or texts",
+        ),
         (lambda _: iter([None]), ""),
         (lambda _: None, ""),
     ],
@@ -171,6 +182,22 @@ def test_a_check_that_fails_finds_nothing(find, said, tmp_path, caplog):
     advised = advise(loading(10).load(tmp_path).attributed, rules)
     assert "acme" in [rule.name for rule in advised.passed]
     assert caplog.messages == ([f"warning: check acme of acme-checks: {said}"] if said else [])
+
+
+@pytest.mark.slow
+def test_evidence_may_be_a_data_frame(tmp_path):
+    found = Finding({"n": np.int64(3)}, pd.DataFrame({"op": ["a", None], "ns": [1.5, np.nan]}))
+    check = Check(
+        name="acme", title="", text="{n}", remedy="", find=lambda _: found, timeline=False
+    )
+    rules = all_checks([Addition("acme-checks", "entry point acme", check)]).rules
+    [one] = [
+        piece.finding
+        for piece in advise(loading(10).load(tmp_path).attributed, rules, 0).advice
+        if piece.rule.name == "acme"
+    ]
+    assert (one.figures, type(one.figures["n"])) == ({"n": 3}, int)
+    assert one.evidence.records() == [{"op": "a", "ns": 1.5}, {"op": "", "ns": -1.0}]
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import isfinite
 from typing import Any, NamedTuple
 
 from bridge.analyze.checks.advice import RULES, Finding, RuleCheck
 from bridge.analyze.checks.advice.needs import NEEDS
 from bridge.analyze.checks.check import Check
 from bridge.analyze.checks.quality import REASONS, Measurement, ReasonCheck
+from bridge.analyze.core.table import Table
 from bridge.knowledge.entry_points import Addition
 from bridge.knowledge.suggestions import unknown_name
 
@@ -65,7 +67,24 @@ def _guarded(check: Check[Any, Any], addition: Addition) -> Callable[[Any], Any]
                     raise TypeError(f"find returned {one!r}, not a {kind.__name__}")
                 for text in (check.text, check.remedy, check.remedy_elsewhere):
                     text.format_map(dict.fromkeys(one.figures, ""))
-            return result if is_one else found
+            plain = [_plain(one) for one in found]
+            return (plain[0] if plain else None) if is_one else plain
         return None
 
     return find
+
+
+def _plain(found: Any) -> Any:
+    """Return what a check found with figures and a table that all outputs can write. Raises TypeError for others."""
+    figures = {
+        name: getattr(value, "item", lambda v=value: v)() for name, value in found.figures.items()
+    }
+    numbers = [
+        *(value for value in figures.values() if isinstance(value, float)),
+        getattr(found, "value", 0),
+    ]
+    if not all(map(isfinite, numbers)):
+        raise TypeError("find returned a number that is not finite")
+    if isinstance(found, Measurement):
+        return replace(found, figures=figures)
+    return replace(found, figures=figures, evidence=Table.of(found.evidence))

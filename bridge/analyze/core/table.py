@@ -1,16 +1,18 @@
 """`Table`: what an analysis returns, columns of one length in order. Users get it as a data frame of pandas.
 
-Its methods are called as those of a data frame; columns are arrays, without an index.
+Most methods are called as those of a data frame; columns are arrays, without an index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers.arrays import MISSING
 from bridge.importers.frames import Names
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class Table:
     ) -> None:
         rows = next((len(column) for column in columns.values() if not _is_scalar(column)), 1)
         self._columns = {name: _array(columns[name], rows) for name in columns}
+        if odd := [name for name, column in self._columns.items() if len(column) != rows]:
+            raise ValueError(f"column {odd[0]} has {len(self._columns[odd[0]])} rows, not {rows}")
         self.attrs: dict[str, Any] = dict(attrs)
 
     @property
@@ -121,10 +125,13 @@ class Table:
         return cls({name: np.concatenate([t[name] for t in tables]) for name in first}, first.attrs)
 
     @classmethod
-    def of(cls, frame: pd.DataFrame) -> Table:
-        """Return a data frame as a table."""
-        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
-        return cls(columns, {str(name): value for name, value in frame.attrs.items()})
+    def of(cls, table: Table | pd.DataFrame) -> Table:
+        """Return a copy of a table or data frame of others, with columns of int64, float64, flags or texts.
+
+        A number that is not known or not finite is -1, and no text is ''. Raises TypeError for other values.
+        """
+        columns = {str(name): _plain(str(name), table[name]) for name in table.columns}
+        return cls(columns, {str(name): value for name, value in table.attrs.items()})
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the columns as a data frame, which shares their memory."""
@@ -133,6 +140,40 @@ class Table:
         frame = pd.DataFrame(self._columns, copy=False)
         frame.attrs.update(self.attrs)
         return frame
+
+
+def _plain(name: str, values: Any) -> Array:
+    """Return a copy of a column as int64, float64, flags or an array of texts."""
+    column = np.asarray(values)
+    if column.dtype == object or column.dtype.kind == "T":
+        known = [value for value in column.tolist() if not _is_missing(value)]
+        if any(isinstance(value, str) for value in known):
+            return _texts(name, column.tolist())
+        column = np.array([MISSING if _is_missing(value) else value for value in column.tolist()])
+    if column.dtype.kind == "U":
+        return column.astype(object)
+    if column.dtype.kind not in "biuf" or column.ndim != 1:
+        raise TypeError(f"column {name} holds {column.dtype} values, not numbers or texts")
+    if column.dtype.kind == "u" and column.max(initial=0) > np.iinfo(np.int64).max:
+        raise TypeError(f"column {name} holds numbers of more than 63 bits")
+    if column.dtype.kind == "f":
+        return np.where(np.isfinite(column), column, MISSING).astype(np.float64)
+    return column.astype(bool if column.dtype.kind == "b" else np.int64)
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or pandas' NA or NaT."""
+    if isinstance(value, float):
+        return isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _texts(name: str, values: Sequence[Any]) -> Array:
+    result = np.empty(len(values), object)
+    result[:] = ["" if _is_missing(value) else value for value in values]
+    if not all(isinstance(value, str) for value in result.tolist()):
+        raise TypeError(f"column {name} holds texts and other values")
+    return result
 
 
 def _is_scalar(values: Any) -> bool:
@@ -147,11 +188,11 @@ def _array(values: Any, rows: int) -> Array:
     if isinstance(values, Names):
         return values.to_numpy()
     listed = list(values)
-    if listed and not isinstance(listed[0], int | float | np.number):
-        result = np.empty(len(listed), object)
-        result[:] = listed
-        return result
-    return np.array(listed)
+    if all(isinstance(value, int | float | np.number) for value in listed):
+        return np.array(listed)
+    result = np.empty(len(listed), object)
+    result[:] = listed
+    return result
 
 
 def _key(column: Array, is_upward: bool) -> Array:
@@ -163,6 +204,6 @@ def _key(column: Array, is_upward: bool) -> Array:
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         column = rank[names.codes]
-    elif column.dtype == bool:
-        column = column.astype(np.int8)
+    elif column.dtype.kind in "biu":  # of few bits, or without a sign, it has no negative
+        column = column.astype(np.int64, copy=False)
     return column if is_upward else -column

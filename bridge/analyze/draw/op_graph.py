@@ -87,7 +87,7 @@ def _nodes(attributed: AttributedCapture, rows: Ints) -> Table:
     ranges, nesting = attributed.capture.ranges, attributed.attribution.nesting
     ids = np.append(_ids(attributed, rows), 0)
     node = nesting.first_nodes(len(ranges))[rows]
-    around = lookup(np.append(nesting.range, NONE)[nesting.parent], node)
+    around = lookup(lookup(nesting.range, nesting.parent), node)
     text = ranges.text[rows]
     columns = {c: ranges[c][rows] for c in ("start", "end", "process", "thread")}
     described = {

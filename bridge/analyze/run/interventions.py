@@ -224,7 +224,7 @@ def prepares(run: Run, launches: Flags) -> Flags:
     host = run.host
     delay = run.host_delay
     follows = np.zeros(len(host.time), bool)
-    follows[:-1] = np.append(launches, False)[host.call[1:]] & host.chained[1:]
+    follows[:-1] = lookup(launches, host.call[1:], False) & host.chained[1:]
     result: Flags = follows & (delay <= PREPARING_NS)
     return result
 

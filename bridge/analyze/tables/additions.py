@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from bridge.analyze.core.catalog import TABLES, VIEWS, TableColumns, View
+from bridge.analyze.core.catalog.column import FRACTION, TEXT, UNITS
 from bridge.analyze.core.catalog.dimensions import DIMENSIONS
-from bridge.analyze.core.table import Table
+from bridge.analyze.core.table import Array, Table
 from bridge.analyze.tables.build import rows_function
+from bridge.analyze.tables.request import TableRequest
 from bridge.knowledge.entry_points import Addition
+
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+RESERVED = frozenset(["list"])  # what `--by` takes besides names of tables
 
 
 def add(additions: Iterable[Addition]) -> None:
     """Add tables to the catalogue, each a `View`.
 
-    What is no `View`, has a name that is taken or is described in part is left out, with a warning.
+    What is no `View`, has a name that is taken or is described wrongly is left out, with a warning.
     """
     for one in additions:
         with one:
@@ -38,34 +44,54 @@ def _defect(view: object) -> str:
         return f"{view!r} is not a View"
     if not isinstance(view.columns, TableColumns) or not callable(view.rows):
         return f"{view.name}: columns are a TableColumns, and rows is a function"
-    if view.name in VIEWS or view.name in DIMENSIONS:
+    if not isinstance(view.name, str) or not NAME.fullmatch(view.name):
+        return f"{view.name!r} is no name of a table: write small letters, digits and hyphens"
+    if view.name in {*VIEWS, *DIMENSIONS, *RESERVED}:
         return f"there is a table {view.name} already"
     if view.kind or view.directed or view.host:
         return f"{view.name}: kind, directed and host are for built-in tables"
-    unknown = {*view.sorted_by}.difference(view.columns.names)
-    return f"{view.name}: no column {unknown.pop()} to sort by" if unknown else ""
+    wrong = (
+        ("column", {*view.sorted_by}, view.columns.names),
+        ("unit", {column.unit for column in view.columns.columns}, UNITS),
+        ("field of TableRequest", {*view.takes}, [field.name for field in fields(TableRequest)]),
+    )
+    named = (
+        f"{view.name}: no {what} {min(odd)}"
+        for what, used, known in wrong
+        if (odd := used.difference(known))
+    )
+    return next(named, "" if view.columns.columns else f"{view.name}: no columns")
 
 
 def _guarded(
     rows: Callable[..., Any], columns: TableColumns, addition: Addition
 ) -> Callable[..., Table]:
-    """Return a function that raises ValueError alone, and whose tables have the described columns."""
+    """Return a function that raises ValueError alone, and whose tables are as they are described."""
 
     def guarded(*args: Any, **taken: Any) -> Table:
-        try:
-            return _described(rows(*args, **taken), columns)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise ValueError(addition.failure(error)) from error
+        table: Table = addition.call(lambda: _described(rows(*args, **taken), columns))
+        return table
 
     return guarded
 
 
-def _described(table: Any, columns: TableColumns) -> Table:
-    """Return what a function returned, if it is a table of these columns; else raise TypeError."""
-    if not isinstance(table, Table):
-        raise TypeError(f"rows returned {type(table).__name__}, not a Table")
+def _described(result: Any, columns: TableColumns) -> Table:
+    """Return what a function returned as a table of the described columns; raise TypeError if it is none."""
+    if not hasattr(result, "columns") or not hasattr(result, "attrs"):
+        raise TypeError(f"rows returned {type(result).__name__}, not a Table")
+    table = Table.of(result)
     if tuple(table.columns) != columns.names:
         raise TypeError(f"rows returned columns {table.columns}, described are {[*columns.names]}")
-    return table
+    return Table(
+        {c.name: _typed(table[c.name], c.name, c.type) for c in columns.columns}, table.attrs
+    )
+
+
+def _typed(column: Array, name: str, kind: str) -> Array:
+    """Return a column with values of its described type; raise TypeError if it holds others."""
+    wanted = {TEXT: object, FRACTION: float}.get(kind, int)
+    if len(column) and (column.dtype == object) != (kind == TEXT):
+        raise TypeError(f"column {name} is described as {kind}, and holds {column.dtype} values")
+    if column.dtype.kind == "f" and kind not in (TEXT, FRACTION) and (column % 1).any():
+        raise TypeError(f"column {name} is described as {kind}, and holds fractions")
+    return column.astype(wanted)

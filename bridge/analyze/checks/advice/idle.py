@@ -69,7 +69,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     is_launch = (kind == KIND[API]) & launching[lookup(run.host.call, here)]
     is_launch |= kind == KIND[LATENCY]
     is_code = (kind == KIND[HOST]) & evidence.launching_ops[
-        lookup(evidence.own_op, np.append(run.host.node, NONE)[here])
+        lookup(evidence.own_op, lookup(run.host.node, here))
     ]
     waited = int(delay[is_launch | is_code].sum())
     places = _kernels_in_iterations(evidence)

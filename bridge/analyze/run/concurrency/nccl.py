@@ -119,7 +119,7 @@ class _Joined:
         is_end = lookup(self.is_end, call, False)
         has_message = lookup(self.kind > 0, call, False)
         unit = np.where(
-            is_end | has_message, np.append(self._unit(np.arange(len(self.kind))), NONE)[call], NONE
+            is_end | has_message, lookup(self._unit(np.arange(len(self.kind))), call), NONE
         )
         codes = {name: code for code, name in enumerate(self.kinds)}
         of_kernel = np.array([codes.get(name, NONE) for name in kinds], np.int64)
@@ -226,13 +226,13 @@ class _Totals:
             np.where(is_each, self.bytes // np.maximum(self.count, 1), UNKNOWN),
         )
         number = np.where(is_alone, self.count, np.where(is_each, 1, UNKNOWN))
-        taken = {name: np.append(values, UNKNOWN)[unit] for name, values in self.same.items()}
+        taken = {name: lookup(values, unit, UNKNOWN) for name, values in self.same.items()}
         process = attributed.capture.activities.process[rows]
         report = attributed.capture.activities.report[rows]
         ranks, rank = _ranks(joined.table, taken["communicator"], report, process)
         return NcclMessages(
-            bytes=np.append(per_kernel, UNKNOWN)[unit],
-            messages=np.append(number, UNKNOWN)[unit],
+            bytes=lookup(per_kernel, unit, UNKNOWN),
+            messages=lookup(number, unit, UNKNOWN),
             communicator=taken["communicator"],
             ranks=ranks,
             rank=rank,

@@ -412,7 +412,7 @@ class Run:
 
         Only the first work of a stream has one; NONE behind other work, and without a launch.
         """
-        launch = np.append(self.host.launch, NONE)[self.work.launch[self.device.activity[points]]]
+        launch = lookup(self.host.launch, self.work.launch[self.device.activity[points]])
         behind = self.graph.chained[points] | (launch == NONE)
         return np.where(behind, NONE, self.hosts + launch)
 

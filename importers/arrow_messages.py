@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from bridge.importers.arrays import Ints
+from bridge.importers.records import record
 
 CONTINUATION = b"\xff\xff\xff\xff"
 MAGIC = b"ARROW1\0\0"  # before the stream in Arrow's file format, which has an index behind it
@@ -82,7 +82,7 @@ class RecordBatch(NamedTuple):
     is_compressed: bool
 
 
-@dataclass(frozen=True)
+@record
 class Stream:
     """A stream: the position of its first byte, the number of its rows, and its messages."""
 

@@ -15,6 +15,7 @@ import numpy as np
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Flags, Ints, factorize
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 
 # -- Frames of Python: `file.py(12): function` of PyTorch, and forms alike
 
@@ -25,7 +26,7 @@ PLACE = re.compile(r"(?P<file>(?<![^\s()])[^\s()]+\.pyx?|<[\w .]+>)(?:\(|:)(?P<l
 DECORATION = re.compile(r"^\[Python\]\s*|^(?:at|in)\s+|\s+(?:at|in|\()$|[\s:()]+$|^[\s:()]+")
 
 
-@dataclass(frozen=True)
+@record
 class Frame:
     """A frame of a call stack: for native code ``file`` is its module, and ``line`` is -1."""
 
@@ -63,7 +64,7 @@ def recorded_frame(symbol: str, module: str, *, resolved: bool = True) -> Frame:
 # -- The tree
 
 
-@dataclass(frozen=True)
+@record
 class Tree:
     """Nodes of call chains: the row of the caller's node (-1 for the outermost) and the frame of each.
 

@@ -33,6 +33,7 @@ from bridge.importers.arrow_messages import (
     streams_of,
 )
 from bridge.importers.errors import NotAReport
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import batches
 
 LOG = logging.getLogger("bridge.importers")
@@ -151,7 +152,7 @@ class Column:
         return self.buffers[number]
 
 
-@dataclass(frozen=True)
+@record
 class ArrowTable:
     """A table in a stream of Arrow."""
 
@@ -267,7 +268,7 @@ def write_texts(path: Path, table: str, columns: Mapping[str, Sequence[str]]) ->
 # -- Parquet
 
 
-@dataclass(frozen=True)
+@record
 class ParquetTable:
     """A table in a file of Parquet."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -14,6 +13,7 @@ import pandas as pd
 from bridge.importers.arrays import Ints
 from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.frames import Frame, Names
+from bridge.importers.records import record
 
 # -- The fields of a line: by the template in the log, or those of versions without templates
 
@@ -179,7 +179,7 @@ NO_LINES = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Log:
     """A log of oneDNN.
 

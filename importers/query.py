@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from bridge.importers.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Value:
     """A column of ours: the first of ``sources`` that is not NULL, else ``missing``.
 
@@ -46,7 +48,7 @@ class Value:
         return f"iif({any_flag} IS NULL, {value}, {value} + {self.flag})"
 
 
-@dataclass(frozen=True)
+@record
 class Query:
     """The columns to read from one table: our names, and the SQL expressions that give them.
 

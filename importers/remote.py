@@ -14,13 +14,14 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
 
 from bridge.importers.column_files import FOLDERS, SUFFIXES
 from bridge.importers.errors import ReportError
+from bridge.importers.records import record
 
 LOG = logging.getLogger("bridge.importers")
 
@@ -60,7 +61,7 @@ def _without_user(url: str) -> str:
     return PERHAPS_USER.sub(USER_MASK, BROKEN_USER.sub(MASK, USER.sub("", url)))
 
 
-@dataclass(frozen=True)
+@record
 class Url:
     """The URL of a report.
 

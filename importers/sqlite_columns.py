@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from bridge.importers.arrays import Ints
 from bridge.importers.errors import NotAReport
 from bridge.importers.query import Query
+from bridge.importers.records import record
 from bridge.importers.sqlite_file import PageFile, Unreadable
 from bridge.importers.sqlite_pages import StoredTable, TablePages, TablesReader, pages_of
 from bridge.importers.sqlite_sources import Source, Sources, quoted
@@ -147,7 +147,7 @@ THREADS: ContextVar[int] = ContextVar("THREADS", default=4)
 Columns = dict[str, Ints | Texts]
 
 
-@dataclass(frozen=True)
+@record
 class StoredColumn:
     """A column as the file describes it; ``facts`` are its place in the key and two flags."""
 

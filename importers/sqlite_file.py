@@ -7,7 +7,6 @@ here and for any sign of damage.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from threading import local
 from typing import NamedTuple, Self
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.importers.arrays import Ints
+from bridge.importers.records import record
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
@@ -38,7 +38,7 @@ PADDING = 32  # bytes after pages, so that words at their end can be read
 MAX_SPREAD = 8  # pages that are read for each one that is needed, rather than that one alone
 
 
-@dataclass(frozen=True)
+@record
 class PageFile:
     """An open SQLite file; ``usable`` are the bytes of a page that hold data.
 

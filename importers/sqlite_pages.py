@@ -19,6 +19,7 @@ import numpy as np
 
 from bridge.importers.arrays import Ints, factorize
 from bridge.importers.query import Value
+from bridge.importers.records import record
 from bridge.importers.sqlite_file import (
     UTF8,
     Bytes,
@@ -139,7 +140,7 @@ FIRST_BLOB, FIRST_TEXT = 12, 13  # from these on, even types are blobs and odd o
 SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 
 
-@dataclass(frozen=True)
+@record
 class StoredTable:
     """A table in a file.
 
@@ -384,7 +385,7 @@ SMALLEST_CELL = 4  # bytes
 SPAN_BYTES = 1 << 22  # of the file that are read at once, with the pages of all tables in them
 
 
-@dataclass(frozen=True)
+@record
 class TablePages:
     """The leaf pages of a table, and how its records are decoded.
 
@@ -430,7 +431,7 @@ class TablePages:
         return texts(rows, places) if is_text else integers(rows, places)
 
 
-@dataclass(frozen=True)
+@record
 class TablesReader:
     """Reads tables in spans of the file, each of which is read once; threads may share it."""
 

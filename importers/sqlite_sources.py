@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from bridge.importers.records import record
 
 ROWID = "rowid"
 MAX_VIEW_DEPTH = 8  # views of views
@@ -24,7 +25,7 @@ _COLUMN = rf"({_NAME})(?:\s+AS\s+({_NAME}))?"
 _WITHOUT_ROWID = re.compile(r"\bWITHOUT\s+ROWID\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """What the rows of a table come from.
 
@@ -38,7 +39,7 @@ class Source:
     has_rowid: bool
 
 
-@dataclass(frozen=True)
+@record
 class Sources:
     """The readable tables and views of a file by name, and the names of computed views."""
 

@@ -17,6 +17,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import scatter
 from bridge.importers.capture import Capture
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attribution import (
     AMBIGUOUS,
@@ -42,7 +43,7 @@ class NeedsWholeReportError(ValueError):
     """A part of a report does not tell whether a thread is autograd's."""
 
 
-@dataclass(frozen=True)
+@record
 class Callers:
     """For some API calls, each the node in which other threads wait, and how many threads do.
 
@@ -90,7 +91,7 @@ def with_autograd_work(
     return _with_owners(replace(attribution, reason=reason), rows, owner, BY_ADOPTION)
 
 
-@dataclass(frozen=True)
+@record
 class _Waiting:
     """The threads of a capture, and in which ranges they wait."""
 
@@ -210,7 +211,7 @@ def _computing(waiting: _Waiting) -> Ints:
 # -- Guesses by time, for the threads of any library
 
 
-@dataclass(frozen=True)
+@record
 class Intervals:
     """Work that needs a range of another thread: its process, its stack, and its interval in ns."""
 

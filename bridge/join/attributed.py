@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -13,6 +13,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import factorize, lookup, positions
 from bridge.importers.capture import MAX_SPAN_NS, Capture, check_totals, total_ns
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT, Names
+from bridge.importers.records import record
 from bridge.join.adoption import with_autograd_work, with_guesses
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attribution import (
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 # -- The rows that are counted, for example those of a time window
 
 
-@dataclass(frozen=True)
+@record
 class RowSelection:
     """Which rows of each of six frames are counted, one flag per row, and the time of the selection.
 
@@ -136,7 +137,7 @@ NEVER_ISSUED = int(np.iinfo(np.int64).min)
 DIRECTIONS = FORWARD, BACKWARD, BOTH = ("forward", "backward", "both")
 
 
-@dataclass(frozen=True)
+@record
 class AttributedCapture:
     """A capture, its attribution, and the op of every range.
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
 
@@ -128,7 +129,7 @@ class Ranges:
     is_op: Flags
 
 
-@dataclass(frozen=True)
+@record
 class Creations:
     """Events that created nodes of CUDA graphs.
 
@@ -141,7 +142,7 @@ class Creations:
     event: Ints
 
 
-@dataclass(frozen=True)
+@record
 class Attribution:
     """Per activity: its launch, its node in the nesting, its range (rows, or NONE), and its reason.
 
@@ -239,7 +240,7 @@ def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
 MAX_COPIES = 64  # limit of the chain of copies, in case a damaged report has a cycle
 
 
-@dataclass(frozen=True)
+@record
 class NodeEvents:
     """Events that create graph nodes.
 

@@ -7,13 +7,12 @@ several forward threads, and after a fork.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.range_texts import SEQ, numbers
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting, inherited
@@ -25,7 +24,7 @@ from bridge.join.nesting import Nesting, inherited
 ENGINE = "autograd::engine::evaluate_function: "
 
 
-@dataclass(frozen=True)
+@record
 class Directions:
     """Per node: whether it is backward, its forward range (or NONE), and whether that is ambiguous.
 
@@ -103,7 +102,7 @@ def _with_engine_ranges(
 # -- Links by sequence number
 
 
-@dataclass(frozen=True)
+@record
 class Links:
     """Per row: the row of its forward range, or NONE, and whether several threads had one."""
 
@@ -111,7 +110,7 @@ class Links:
     ambiguous: Flags
 
 
-@dataclass(frozen=True)
+@record
 class Calls:
     """Ranges with a sequence number."""
 
@@ -122,7 +121,7 @@ class Calls:
     seq: Ints
 
 
-@dataclass(frozen=True)
+@record
 class _Keyed:
     """Calls by key, a code per (process, sequence number).
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 
 # -- Names that differ in a number
@@ -35,7 +35,7 @@ EPOCHS = frozenset(["epoch", "epochs"])  # each is a loop of steps
 NAMED, OTHER, EPOCH = range(3)  # ranks of families: what is called a step comes first
 
 
-@dataclass(frozen=True)
+@record
 class Families:
     """Families of names: per name its family and its number, both NONE for a name without a family.
 

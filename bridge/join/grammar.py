@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
+
+from bridge.importers.records import record
 
 # -- Dialects: how libraries write the names of their ranges
 
@@ -36,7 +37,7 @@ FSDP = re.compile(r"((?:FSDP::|FullyShardedDataParallel\.)[\w.:]+)(?: \((.+)\))?
 FSDP_TRAFFIC = frozenset(f"FSDP::{name}" for name in ("all_gather", "reduce_scatter", "all_reduce"))
 
 
-@dataclass(frozen=True)
+@record
 class Reading:
     """A parsed name: the op, its kind, and the other arguments of the call, in order."""
 
@@ -45,7 +46,7 @@ class Reading:
     arguments: Arguments = ()
 
 
-@dataclass(frozen=True)
+@record
 class Dialect:
     """One format of names; ``read`` returns None for a name in another format."""
 
@@ -285,7 +286,7 @@ AUTOGRAD_NODE = re.compile(  # nodes of the autograd graph
 CODE_KINDS = ("module", "source")  # a module may be called backward_lstm
 
 
-@dataclass(frozen=True)
+@record
 class Label:
     """The parsed text of a range: its op, and the per-call part as ``arguments``, in order.
 

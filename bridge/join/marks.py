@@ -18,6 +18,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.families import EPOCH, NAMED, Families, chosen_names
 from bridge.join.grammar import parse
@@ -273,7 +274,7 @@ def chosen_steps(capture: Capture, wanted: str) -> Steps:
 # -- The ops of one process in the order of their start
 
 
-@dataclass(frozen=True)
+@record
 class _Ops:
     """The op ranges of a process in the order of their start: rows, start in ns, code of the op."""
 
@@ -365,7 +366,7 @@ def _with_first_steps(steps: Steps, of_profiler: Flags, capture: Capture, op: In
     return Steps.concatenate([steps, *added]) if added else steps
 
 
-@dataclass(frozen=True)
+@record
 class _Contents:
     """What steps hold, once per step and name: a step, and a code of an op or an API call."""
 

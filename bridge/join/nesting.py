@@ -8,7 +8,7 @@ nest, so that the chain at any instant is exactly the set of ranges with start <
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import count, pairwise
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from bridge.importers.arrays import lookup, positions, scatter
 from bridge.importers.capture import Capture
+from bridge.importers.records import record
 from bridge.importers.texts import Texts, unique_names
 from bridge.join.arrays import (
     NONE,
@@ -46,7 +47,7 @@ class TangledError(ValueError):
     """
 
 
-@dataclass(frozen=True)
+@record
 class Nesting:
     """Nodes, one per range or piece of a range, sorted by stack, then start, outer before inner.
 
@@ -234,7 +235,7 @@ API_CATEGORY = "api"  # of a call of PyTorch's Python API
 LIBRARY_KINDS = ("operator", "communication")  # kinds of ranges that libraries write, not users
 
 
-@dataclass(frozen=True)
+@record
 class Modules:
     """The ranges that stand for modules, as a nesting of their own.
 

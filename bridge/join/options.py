@@ -12,6 +12,7 @@ import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
+from bridge.importers.records import record
 from bridge.join.arrays import Flags, Ints, number_groups
 from bridge.join.grammar import parse
 from bridge.knowledge.expressions import Expression
@@ -100,7 +101,7 @@ def _check_names(requested: Collection[str], domains: Collection[Domain]) -> Non
 MAY_HAVE_OP = re.compile(r"[#{]")  # a name without these characters is its own op
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     r"""Names that match ``pattern`` become ``op``, which may refer to groups as ``\1``."""
 
@@ -231,7 +232,7 @@ def _with_rank(facts: Facts, values: dict[str, Any]) -> Facts:
 GRAPHS = ("capture", "launch")
 
 
-@dataclass(frozen=True)
+@record
 class AttributionOptions:
     """Options of the attribution.
 

@@ -16,6 +16,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers.records import record
 from bridge.join.arrays import Flags, Ints, run_edges
 
 Floats = NDArray[np.float64]
@@ -350,7 +351,7 @@ def jaccard(work: Sequence, one: slice, other: slice, *, of_all: bool = False) -
     return float(np.minimum(a, b).sum() / max(1, np.maximum(a, b).sum()))
 
 
-@dataclass(frozen=True)
+@record
 class _Run:
     """Alike sections [first, last) of an anchor, of which some are odd.
 

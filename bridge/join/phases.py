@@ -12,6 +12,7 @@ import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.capture import Capture
+from bridge.importers.records import record
 from bridge.join.arrays import Flags, Ints
 from bridge.join.attribution import (
     BY_LAUNCH,
@@ -45,7 +46,7 @@ class Records:
     creations: Creations
 
 
-@dataclass(frozen=True)
+@record
 class PhaseAttribution:
     """An attribution, which ranges are its ops, and lines for the user about phases."""
 

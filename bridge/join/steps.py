@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 PREFIX = r"(?:train(?:ing)?|global)[ _-]?"
@@ -29,7 +30,7 @@ FOUND = ("range", "optimizer", "repetition")
 RANGE, OPTIMIZER, REPETITION = range(len(FOUND))
 
 
-@dataclass(frozen=True)
+@record
 class Steps:
     """The steps of all processes, sorted by report, process and time.
 

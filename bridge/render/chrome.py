@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from bridge.analyze.run.ranks import Ranks
 from bridge.importers import frames
 from bridge.importers.arrays import scatter
 from bridge.importers.capture import Capture
+from bridge.importers.records import record
 from bridge.render.text_columns import (
     Gather,
     Ints,
@@ -47,7 +48,7 @@ MISSING = -1
 END = Text(b"}}")
 
 
-@dataclass(frozen=True)
+@record
 class Style:
     """How a profiler writes its traces.
 

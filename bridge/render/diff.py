@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from bridge.analyze.compare import Comparison
@@ -11,6 +11,7 @@ from bridge.analyze.compare.gates import Verdict
 from bridge.analyze.compare.overall import Change, Overall
 from bridge.analyze.compare.parts import IDLE
 from bridge.analyze.core.table import Array, Table
+from bridge.importers.records import record
 from bridge.render import document, table_columns, units
 from bridge.render import table as tables
 
@@ -27,7 +28,7 @@ TESTS = (
 WIDE = 0.2  # an interval of which decimals say nothing
 
 
-@dataclass(frozen=True)
+@record
 class DiffView:
     """The figures of a comparison that are shown.
 

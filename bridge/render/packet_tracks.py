@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from bridge.analyze.draw.timeline import Chain, NameColumn, Slices
 from bridge.analyze.draw.tracks import FIRST_NUMBER, Group, Track
 from bridge.importers.arrays import scatter
+from bridge.importers.records import record
 from bridge.render.packets import (
     LENGTH,
     MISSING,
@@ -44,7 +44,7 @@ from bridge.render.text_columns import Names
 SEPARATOR = np.frombuffer(b"/", np.uint8)[None]
 
 
-@dataclass(frozen=True)
+@record
 class Paths:
     """Distinct paths, parents before children.
 
@@ -76,7 +76,7 @@ class Paths:
         return cls(parent - 1, name, of_node)
 
 
-@dataclass(frozen=True)
+@record
 class PathText(Piece):
     """A path per row, with slashes between its names; ``name`` is the last name of each path."""
 

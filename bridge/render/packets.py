@@ -7,12 +7,12 @@ continuation bits to the width of the chunk's largest; bytes of missing values a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers.records import record
 from bridge.render.text_columns import MAX_PRINTED, filled_lines
 
 Ints = NDArray[np.int64]
@@ -75,7 +75,7 @@ def varints(values: Ints) -> Bytes:
     return rows
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """Bytes of some rows; a single row if they are the same in all rows.
 
@@ -109,7 +109,7 @@ class Piece(Protocol):
         """Return the bytes for some rows; an empty list if no row has any."""
 
 
-@dataclass(frozen=True)
+@record
 class Fixed(Piece):
     """The same bytes in every row."""
 
@@ -120,7 +120,7 @@ class Fixed(Piece):
         return [_same_in_all_rows(self.data)]
 
 
-@dataclass(frozen=True)
+@record
 class Integers(Piece):
     """``head`` and a varint per row; nothing if the value is ``missing``."""
 
@@ -138,7 +138,7 @@ class Integers(Piece):
         return [_same_in_all_rows(self.head).only(present), Part(varints(values)).only(present)]
 
 
-@dataclass(frozen=True)
+@record
 class Words(Piece):
     """``head`` and eight bytes per row, lowest first; nothing if the value is ``missing``."""
 
@@ -155,7 +155,7 @@ class Words(Piece):
         return [_same_in_all_rows(self.head).only(present), Part(words).only(present)]
 
 
-@dataclass(frozen=True)
+@record
 class Message(Piece):
     """A message as a field of another; with ``strict``, only for rows that have all fields."""
 
@@ -188,7 +188,7 @@ class Message(Piece):
         return [_same_in_all_rows(head), Part(varints(np.add.reduce(sizes) + fixed_size))]
 
 
-@dataclass(frozen=True)
+@record
 class Packets:
     """The pieces of a row, and the rows to write, in order; ``size`` rows per chunk.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -12,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from bridge.analyze.core.catalog import Column
 from bridge.analyze.core.catalog.column import COUNT, ID, PATH, STEP
 from bridge.analyze.core.table import Table
+from bridge.importers.records import record
 from bridge.knowledge.abbreviations import abbreviated
 from bridge.knowledge.kernels.readable import checksum_of
 from bridge.render import units
@@ -37,7 +37,7 @@ AT = "@&#8203;"  # with a zero-width space, so that GitHub does not notify a use
 EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 
-@dataclass(frozen=True)
+@record
 class Look:
     """How a table is displayed.
 

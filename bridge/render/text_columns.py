@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bridge.importers.records import record
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -54,7 +55,7 @@ def _rounded_up(size: Sizes, word: int = WORD) -> Sizes:
     return -(-size // word) * word
 
 
-@dataclass(frozen=True)
+@record
 class Text:
     """The same bytes in every line."""
 
@@ -65,7 +66,7 @@ class Text:
         return np.frombuffer(self.text, np.uint8)[None]
 
 
-@dataclass(frozen=True)
+@record
 class Number:
     """An integer per line."""
 
@@ -84,7 +85,7 @@ class Number:
         return _preceded(digits, MINUS, np.flatnonzero(values < 0))
 
 
-@dataclass(frozen=True)
+@record
 class NumberText:
     """The digits of an integer per line, which must not be negative, as a text."""
 
@@ -96,7 +97,7 @@ class NumberText:
         return np.hstack((quoted, np.full((len(rows), 1), QUOTE, np.uint8)))
 
 
-@dataclass(frozen=True)
+@record
 class OptionalNumber:
     """``head`` and an integer per line; nothing if the integer is missing (-1)."""
 
@@ -119,7 +120,7 @@ class OptionalNumber:
         return printed
 
 
-@dataclass(frozen=True)
+@record
 class Micros:
     """Nanoseconds since ``base`` (not negative), printed in microseconds with three decimals."""
 
@@ -182,7 +183,7 @@ class Names:
         return np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
 
 
-@dataclass(frozen=True)
+@record
 class Gather:
     """For each line the row ``row`` of another piece."""
 
@@ -237,7 +238,7 @@ Piece = Text | Number | NumberText | OptionalNumber | Micros | Names | Gather | 
 WITHOUT_NULS = Number, NumberText, Micros  # pieces that need not begin with a word
 
 
-@dataclass(frozen=True)
+@record
 class Lines:
     """Lines of text: the pieces of a line, and the rows to print, in order."""
 

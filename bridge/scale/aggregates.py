@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bridge.analyze.tables.build import making
 from bridge.analyze.tables.statistics import TIMES
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
+from bridge.importers.records import record
 from bridge.join.arrays import NONE
 from bridge.join.attributed import BOTH
 from bridge.join.options import (
@@ -30,7 +31,7 @@ from bridge.scale.merging import PartialTable, Times, Wholes, packed
 from bridge.scale.requests import PartRequest
 
 
-@dataclass(frozen=True)
+@record
 class Aggregates:
     """The aggregates of one report.
 

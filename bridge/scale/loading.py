@@ -7,13 +7,13 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from bridge.importers import check_distinct, remote
 from bridge.importers.column_files import ARROW_FOLDER, FOLDERS, PARQUET_FOLDER, is_columnar
 from bridge.importers.errors import ReportError
+from bridge.importers.records import record
 from bridge.importers.remote import Location, Url, location
 from bridge.join.options import AttributionOptions
 from bridge.scale import pool
@@ -108,7 +108,7 @@ def _without_tables(paths: Sequence[Path]) -> list[Path]:
 # -- Running the tasks
 
 
-@dataclass(frozen=True)
+@record
 class Workers:
     """The number of worker processes (1: this process), or the address of a Dask scheduler."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from bridge.importers.arrays import factorize
+from bridge.importers.records import record
 from bridge.join.arrays import Ints, number_groups, order_by
 
 Labels = Mapping[str, np.ndarray]
@@ -23,7 +24,7 @@ Labels = Mapping[str, np.ndarray]
 Wholes = Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@record
 class Times:
     """A multiset of times in ns per row of a table: the value ``value`` occurs ``times`` times in row ``row``."""
 
@@ -56,7 +57,7 @@ class Times:
         return cls(row[new], value[new], np.add.reduceat(times, np.flatnonzero(new)))
 
 
-@dataclass(frozen=True)
+@record
 class PartialTable:
     """A table as columns: ``labels`` name its rows (texts or integers), ``sums`` add up, ``times`` are multisets."""
 

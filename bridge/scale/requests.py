@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bridge.analyze.core.groups import quantiles_of_counted, ratio
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.request import BOTH, TableRequest
 from bridge.analyze.tables.statistics import Columns, spread_of_counted
+from bridge.importers.records import record
 from bridge.scale.merging import PartialTable, Wholes
 
 # -- Which columns add up over reports, and what the others are computed from
@@ -98,7 +99,7 @@ PAIRS = (
 ).split()
 
 
-@dataclass(frozen=True)
+@record
 class PartRequest:
     """The table that each report is asked for: ``request`` without columns, and the ``columns`` that are merged.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from bridge.analyze.core.totals import Totals, add_totals
 from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.tables.request import TableRequest
 from bridge.importers.capture import NSIGHT_COMPUTE
+from bridge.importers.records import record
 from bridge.knowledge.package import VERSION
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
@@ -34,7 +35,7 @@ from bridge.store.tables import SUMMARIES, open_store
 # -- Runs whose common tables are stored: read without a row of the run
 
 
-@dataclass(frozen=True)
+@record
 class StoredReport:
     """The accounting and the tables (`SUMMARIES`) of a stored run: a source of tables without its rows.
 

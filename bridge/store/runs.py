@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
 from bridge.importers.frames import FRAMES
+from bridge.importers.records import record
 from bridge.knowledge.suggestions import unknown_name
 from bridge.store.tables import (
     MEASURED,
@@ -38,7 +38,7 @@ FIELDS = {  # types of the other columns; those that are not named are integers
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """One import: its number, time, sources, headline figures in ns, rules and name.
 

@@ -7,7 +7,6 @@ events are not in the order of time are read too. Times are in ns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +17,7 @@ from bridge.importers.arrays import Ints
 from bridge.importers.capture import MAX_DISTANCE_NS
 from bridge.importers.frames import Names
 from bridge.importers.kineto.events import UNKNOWN, clean, nanoseconds
+from bridge.importers.records import record
 
 Mask = NDArray[np.bool_]
 
@@ -32,7 +32,7 @@ NESTED, ASYNCHRONOUS = 0, 1  # kinds of slices
 Event = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Slices:
     """Slices in the order of their begins in the file.
 
@@ -68,7 +68,7 @@ class Slices:
         return np.array([key in args for args in self.args], bool)
 
 
-@dataclass(frozen=True)
+@record
 class Points:
     """Events without a duration: instants, samples of counters, or ends of arrows."""
 
@@ -84,7 +84,7 @@ class Points:
         return [_where(event) for event in self.events]
 
 
-@dataclass(frozen=True)
+@record
 class TraceEvents:
     """All events of a trace; ``broken`` counts those that are invalid or have no other half."""
 

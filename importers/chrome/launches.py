@@ -25,6 +25,7 @@ from bridge.importers.chrome.events import (
 )
 from bridge.importers.chrome.producers import CALL, DEVICE, OP, Producer
 from bridge.importers.kineto.events import clean_names, integers
+from bridge.importers.records import record
 
 Place = Callable[[Sequence[tuple[Any, Any]]], tuple[Ints, Ints]]  # pids and tids: thread, process
 
@@ -37,7 +38,7 @@ class Launches:
     of_device: Ints
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """Launches of one kind; ``of_device`` has their correlation ids per activity."""
 

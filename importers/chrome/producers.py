@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bridge.importers.chrome.events import ASYNCHRONOUS, TraceEvents
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 
 Mask = NDArray[np.bool_]
 Expression = re.Pattern[str]
@@ -23,7 +24,7 @@ OP, CALL, DEVICE, SKIP = RESULTS = ("op", "call", "device", "skip")
 TEXTS = ("process", "thread", "category", "name")  # what the expressions of a rule are searched in
 
 
-@dataclass(frozen=True)
+@record
 class Signs:
     """By what a trace is known to be of a producer: all that are given must be there."""
 
@@ -45,7 +46,7 @@ class Signs:
         return all(checks)
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """Which slices a rule fits, and what they become."""
 
@@ -69,7 +70,7 @@ class Rule:
         return mask
 
 
-@dataclass(frozen=True)
+@record
 class Producer:
     """A profiler that writes traces; `producers.toml` describes the fields."""
 

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
@@ -47,6 +47,7 @@ from bridge.importers.kineto.read import VERSION, Places
 from bridge.importers.kineto.read import read_events as read_pytorch
 from bridge.importers.nsys.tables import JSON, Details, has_detail
 from bridge.importers.range_texts import name_lengths
+from bridge.importers.records import record
 from bridge.importers.texts import Texts
 
 LOG = logging.getLogger("bridge.importers")
@@ -74,7 +75,7 @@ def read(path: Path, details: Details = True) -> Capture:
         return _Reader.of(name, head, trace).capture(with_json=has_detail(details, JSON))
 
 
-@dataclass(frozen=True)
+@record
 class _Reader:
     """A trace, its producer, and what each of its slices is."""
 
@@ -311,7 +312,7 @@ class _Reader:
             yield f"{self.name}: {self.trace.broken} events left out: invalid, or without begin or end"
 
 
-@dataclass(frozen=True)
+@record
 class _Located:
     """Pid and tid of events, as `Places` reads them."""
 

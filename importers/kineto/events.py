@@ -12,7 +12,6 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.capture import MAX_DISTANCE_NS
 from bridge.importers.errors import NotAReport
+from bridge.importers.records import record
 
 # -- Files packed by gzip
 
@@ -234,7 +234,7 @@ PYTORCH_CATEGORIES = frozenset(name for name in SORT_OF if "_" in name)
 SKIPPED_CATEGORIES = frozenset(["gpu_user_annotation", "Trace", "overhead"])
 
 
-@dataclass(frozen=True)
+@record
 class Events:
     """Events of one sort, in the order of the file; ``start`` and ``end`` in ns.
 
@@ -260,7 +260,7 @@ class Events:
         return integers(self.column(key))
 
 
-@dataclass(frozen=True)
+@record
 class TraceEvents:
     """All events of a trace by sort, and the metadata events that name processes and threads.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from bridge.importers.arrays import MISSING
 from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, Rule, Value
 from bridge.importers.ncu.rep import decimal_comma, number, scaled
+from bridge.importers.records import record
 
 # -- Cells of open NVTX ranges: ``1  "domain:name:…"  "domain:name:…"``
 
@@ -145,7 +145,7 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() == ".csv" or HEAD.search(_decode(start)) is not None
 
 
-@dataclass(frozen=True)
+@record
 class Page:
     """A printed table: its columns and rows; ``comma`` is whether numbers have decimal commas."""
 

@@ -20,12 +20,13 @@ from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, Open
 from bridge.importers.ncu.rep import is_rep
 from bridge.importers.nsys.tables import Details, has_detail
 from bridge.importers.range_texts import name_lengths
+from bridge.importers.records import record
 from bridge.importers.texts import Texts
 
 # -- A timeline of kernels, and the ranges on it
 
 
-@dataclass(frozen=True)
+@record
 class Slots:
     """Places of kernels on a timeline: one after another, in the order of profiling.
 

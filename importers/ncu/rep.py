@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from math import isfinite
@@ -15,6 +14,7 @@ from bridge.importers.arrays import MISSING
 from bridge.importers.errors import NotAReport
 from bridge.importers.frames import GRAPH, KERNEL
 from bridge.importers.ncu.metrics import DEFAULT_DOMAIN, DURATION, Kernel, OpenRange, Rule, Value
+from bridge.importers.records import record
 
 # -- Units: ncu prints ``1.60 usecond`` or ``5.12 cycle/nsecond``; values become exact base units
 
@@ -86,7 +86,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MORE, BITS = 0x80, 7
 
 
-@dataclass(frozen=True)
+@record
 class Process:
     """The process of a kernel."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Ints, factorize
 from bridge.importers.nsys import schema
 from bridge.importers.range_texts import name_lengths
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
 from bridge.importers.texts import Texts, unique_names
 
@@ -82,7 +82,7 @@ def names_by_key(
 # -- Ranges and marks
 
 
-@dataclass(frozen=True)
+@record
 class Annotations:
     """The NVTX rows of an export with their names."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from bridge.importers.arrays import MISSING
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.annotations import Strings
 from bridge.importers.program_rates import rate_text
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
 from bridge.importers.texts import Texts
 
@@ -46,7 +46,7 @@ INFO, WARNING, ERROR = (frames.SEVERITIES.index(name) for name in ("info", "warn
 # -- The program
 
 
-@dataclass(frozen=True)
+@record
 class Quote:
     """A line that a program printed, or a rate in one: ``source`` is `frames.PROGRAM` or `frames.RATE`."""
 
@@ -131,7 +131,7 @@ NVTX_WAS_ON = re.compile(r"\bNVTX (?:events|early profiling)")
 OFF = frozenset(["false", "0", "no", "off"])
 
 
-@dataclass(frozen=True)
+@record
 class TracingStatus:
     """Whether an export says that CUDA and NVTX were recorded, and what it says where nothing came.
 

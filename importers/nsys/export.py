@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +25,7 @@ from bridge.importers.errors import ExportFailed
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.tables import Table
 from bridge.importers.programs import find_program
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Database, texts_of
 
 LOG = logging.getLogger("bridge.importers")
@@ -40,7 +40,7 @@ FASTER = ("arrowdir", "arrow")  # forms that are exported and read faster, the b
 # -- Exports by nsys
 
 
-@dataclass(frozen=True)
+@record
 class Offer:
     """The forms of exports that an nsys offers, and whether it exports single tables."""
 

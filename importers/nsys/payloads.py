@@ -21,6 +21,7 @@ from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.frames import key_codes
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.annotations import Annotations
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Columns, ints_of, texts_of
 from bridge.importers.texts import Texts
 
@@ -122,7 +123,7 @@ class Entry(NamedTuple):
     type: int
 
 
-@dataclass(frozen=True)
+@record
 class Schemas:
     """The fields of NCCL's messages by domain and schema, and names of enumerated values.
 

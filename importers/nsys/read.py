@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,7 @@ from bridge.importers.nsys.times import (
     with_possible_times,
 )
 from bridge.importers.query import Query
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from bridge.importers.texts import Texts, unique_names
 
@@ -383,7 +384,7 @@ def _replace_none(values: Ints | Texts, column: Column) -> Ints | Texts:
     return np.where(values == column.none, column.missing, values)
 
 
-@dataclass(frozen=True)
+@record
 class ExportFacts:
     """The facts of an export of which only a part is read.
 

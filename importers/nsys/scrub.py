@@ -13,13 +13,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from bridge.importers.errors import NotAReport, ReportError
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.read import check_file
 from bridge.importers.nsys.secrets import REMOVED, Secrets
+from bridge.importers.records import record
 
 IS_TEXT = "typeof({0}) IN ('text', 'blob')"
 USED_IDS = "scrub_used"  # a temporary table: ids of kept strings
@@ -31,7 +31,7 @@ class SuspiciousTextError(ReportError):
     """Texts that look like secrets would remain in a copy that must have none."""
 
 
-@dataclass(frozen=True)
+@record
 class Removals:
     """The kinds of data removed from a copy."""
 

@@ -22,6 +22,8 @@ from math import log2
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from bridge.importers.records import record
+
 REMOVED = "(removed)"
 MIN_LENGTH = 4  # characters; a host called "vm" would match too many words
 
@@ -83,7 +85,7 @@ class Span(NamedTuple):
     replacement: str = REMOVED
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """A form of secrets."""
 

@@ -23,6 +23,7 @@ from bridge.importers.nsys.schema import DEVICE_TABLES
 from bridge.importers.nsys.tables import FLAG, Table
 from bridge.importers.nsys.times import EVENT_TABLES, event_times, impossible_marks, is_possible
 from bridge.importers.query import Query
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
 from bridge.importers.texts import Texts
 
@@ -41,7 +42,7 @@ def sort_instants(thread: Ints, time: Ints) -> Instants:
     return thread[order], time[order]
 
 
-@dataclass(frozen=True)
+@record
 class AnnotationKinds:
     """Masks of annotations: ranges, phases among them, marks, and those that every window has."""
 
@@ -79,7 +80,7 @@ def _contains_instant(instants: Instants, columns: Mapping[str, Ints]) -> Flags:
 # -- Tables by chunks of rows
 
 
-@dataclass(frozen=True)
+@record
 class Chunk:
     """Rows of a table from the first to the last rowid, both included."""
 
@@ -238,7 +239,7 @@ SAMPLES, SAMPLE_ROWS = 256, 64
 MAX_PHASES = 100_000  # start/end ranges: every window has all of them
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """A chunk: the windows that need any of its rows, and the number of rows before it."""
 

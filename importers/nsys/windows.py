@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -61,6 +61,7 @@ from bridge.importers.nsys.times import (
     with_possible_times,
 )
 from bridge.importers.query import Query
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Columns, Database, ints_of, take_rows
 from bridge.importers.texts import Texts
 
@@ -80,7 +81,7 @@ STRING_ID_COLUMNS = {  # columns of string ids
 }
 
 
-@dataclass(frozen=True)
+@record
 class RowCounts:
     """The numbers of rows of the event tables of an export."""
 
@@ -89,7 +90,7 @@ class RowCounts:
     annotations: int
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """A window: the capture of its rows.
 
@@ -126,7 +127,7 @@ def row_counts(path: Path) -> RowCounts:
 SAMPLES, SAMPLE_ROWS = 64, 64
 
 
-@dataclass(frozen=True)
+@record
 class NameSample:
     """The names of some rows, from all over the tables of an export.
 

@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.errors import NotAReport
 from bridge.importers.kineto.events import GZIP, MAX_NS, clean, integers, unpacked
+from bridge.importers.records import record
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 OPENING = re.compile(
@@ -169,7 +170,7 @@ MAX_ENTRIES = 50_000_000
 NS = 1_000  # in a µs, the unit of times; also the distance of entries without times
 
 
-@dataclass(frozen=True)
+@record
 class Events:
     """Entries of the traces, by device and in the order of the trace.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from bridge.importers.capture import Capture, Facts, Reader
 from bridge.importers.errors import NothingRecorded
 from bridge.importers.kineto.events import integers, no_garbage_collection
 from bridge.importers.nsys.tables import Details
+from bridge.importers.records import record
 from bridge.importers.snapshot import file
 from bridge.importers.snapshot.file import Events, Stacks
 from bridge.importers.texts import Texts
@@ -26,7 +27,7 @@ from bridge.importers.texts import Texts
 USED_STATE = "active"  # prefix of the states of used blocks
 
 
-@dataclass(frozen=True)
+@record
 class Blocks:
     """The used blocks of a snapshot: device, address, requested bytes, and frames as in the file.
 
@@ -163,7 +164,7 @@ OUT_OF_MEMORY = "out of memory"
 DEVICE = frames.MEMORY_KINDS.index("device")
 
 
-@dataclass(frozen=True)
+@record
 class MemoryRows:
     """Rows of the frame `memory`, in order of time per device; ``stack`` is 0 if it is unknown."""
 

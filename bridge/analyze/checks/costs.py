@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from bridge.analyze.run.causes.gaps import gaps_in
 from bridge.analyze.run.host_time import ENDED, KIND, NO_CALL, NOT_BEGUN, HostTime, host_time
 from bridge.analyze.run.idle.causes import UNKNOWN, WORDS, causes_of
 from bridge.analyze.run.parts import LoopPart, Parts, Times, bounding_gpu, first_work, is_warm_up
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
@@ -33,7 +34,7 @@ MOSTLY = 0.5  # of the time of a range in one call, from which on the call is na
 NO_RANGE = "code in no range or call"
 
 
-@dataclass(frozen=True)
+@record
 class Cost:
     """What takes time: ``what``, "" for a range itself, in ``where``, a range, kernel or memcpy, "" for none.
 
@@ -48,7 +49,7 @@ class Cost:
     is_work: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Costs:
     """What an iteration of the longest loop pays for on the GPU that bounds the run, and what the host does besides.
 

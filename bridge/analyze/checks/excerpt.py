@@ -7,7 +7,7 @@ or ended after it, and counts of everything only the time between the two instan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from bridge.analyze.core.groups import counts, highest, lowest, sums, texts
 from bridge.analyze.core.table import Table
 from bridge.analyze.core.time_range import Windows, clock_window
 from bridge.analyze.run.idle.tables import by_gap
+from bridge.importers.records import record
 from bridge.join.arrays import Flags, Ints, busy_time, number_groups
 from bridge.join.attributed import AttributedCapture
 
 
-@dataclass(frozen=True)
+@record
 class Excerpt:
     """What ran from ``first_ns`` to ``last_ns`` since the first event of the report.
 
@@ -68,7 +69,7 @@ def excerpt(attributed: AttributedCapture, first_ns: int, last_ns: int) -> Excer
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Inside:
     """The rows of a frame that ran in the excerpt, and their times, cut at its ends."""
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from bridge.analyze.core.failed_calls import (
 )
 from bridge.analyze.core.unrecorded import Unrecorded, losses
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture, once
 from bridge.knowledge import cuda_errors
@@ -28,7 +29,7 @@ ERROR = frames.SEVERITIES.index("error")
 MOST_QUOTES = 2  # of each kind
 
 
-@dataclass(frozen=True)
+@record
 class FailedCalls:
     """API calls of one function that returned one error; ``count`` of ``of`` calls of that function.
 
@@ -59,7 +60,7 @@ class FailedCalls:
     kind: str = "failed-calls"
 
 
-@dataclass(frozen=True)
+@record
 class ProgramError:
     """The line in which a program tells of its error."""
 
@@ -69,7 +70,7 @@ class ProgramError:
     kind: str = "program-error"
 
 
-@dataclass(frozen=True)
+@record
 class NotRecorded:
     """GPU work that ran, and is not in the capture."""
 
@@ -77,7 +78,7 @@ class NotRecorded:
     kind: str = "not-recorded"
 
 
-@dataclass(frozen=True)
+@record
 class LostRecords:
     """What the profiler says of records that it lost."""
 

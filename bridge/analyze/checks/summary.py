@@ -34,6 +34,7 @@ from bridge.analyze.run.ranks.table import several_ranks
 from bridge.analyze.run.steps import by_step, paces
 from bridge.analyze.tables.devices import by_device
 from bridge.importers.capture import Facts
+from bridge.importers.records import record
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -42,7 +43,7 @@ MOST_COMPUTE = 0.5  # of the busy time of a GPU: of less, how full its kernels a
 MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
 
 
-@dataclass(frozen=True)
+@record
 class Iteration:
     """A loop of iterations, with times in ns; see `bridge.analyze.run.steps.Pace`.
 
@@ -66,7 +67,7 @@ class Iteration:
         return {n: v if isinstance(v, str) else round(v) for n, v in asdict(self).items()}
 
 
-@dataclass(frozen=True)
+@record
 class OpTime:
     """An op and the GPU time of its own work in ns."""
 
@@ -74,7 +75,7 @@ class OpTime:
     gpu_self_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class FirstAdvice:
     """The first advice: name, title and sentence of its rule, the figures of both texts, and what to do.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from bridge.analyze.core.source_lines import NO_CHAIN, call_tree, source_lines
 from bridge.analyze.run.concurrency.communication import NcclMessage
 from bridge.importers import frames
 from bridge.importers.call_chains import Frame
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import BACKWARD, FORWARD, AttributedCapture
 from bridge.join.attribution import (
@@ -63,7 +63,7 @@ REMEDIES = {  # by kind of hint, else by reason
 GENERAL = "docs/attribution.md says what this reason means and what to do"
 
 
-@dataclass(frozen=True)
+@record
 class Hint:
     """A fact that may explain why an activity has no op.
 
@@ -202,7 +202,7 @@ ROW = re.compile(r"#([0-9]{1,18})")
 WORD = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True)
+@record
 class OtherMatches:
     """The other activities that match: their number, the number of distinct names, and the longest.
 
@@ -216,7 +216,7 @@ class OtherMatches:
     without_op: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Lineage:
     """Where an op belongs beyond its thread.
 
@@ -231,7 +231,7 @@ class Lineage:
     adopter: Place | None
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """The line of the program that made a call, and the call stack, the innermost frame first.
 
@@ -245,7 +245,7 @@ class Source:
     stack: tuple[Frame, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Why:
     """The explanation of one activity; rows are those of the frames, times are ns as recorded.
 

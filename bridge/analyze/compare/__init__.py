@@ -6,7 +6,7 @@ docs/diff.md defines every column.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from bridge.analyze.core.catalog.lookup import TABLE_LIST, rows_of_dimensions
 from bridge.analyze.core.catalog.views import RANGES
 from bridge.analyze.core.groups import Floats, counts, sums
 from bridge.analyze.core.table import Table
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.suggestions import unknown_name
@@ -33,7 +34,7 @@ SIDES = BEFORE, AFTER = ("before", "after")
 Figures = Mapping[str, NDArray[np.generic]]
 
 
-@dataclass(frozen=True)
+@record
 class Sides:
     """Two captures divided into the same rows.
 
@@ -113,7 +114,7 @@ NOISE = 0.01
 Pair = dict[str, int]  # before_ns, after_ns, diff_ns
 
 
-@dataclass(frozen=True)
+@record
 class Comparison:
     """The rows of two captures side by side.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ from bridge.analyze.core.catalog.column import COLUMNS
 from bridge.analyze.core.filters import wildcard_pattern
 from bridge.analyze.core.table import Table
 from bridge.analyze.core.totals import Totals
+from bridge.importers.records import record
 from bridge.join.arrays import NONE
 from bridge.knowledge.amounts import NS, parse_amount, time_text
 from bridge.knowledge.suggestions import remedy, unknown_name
@@ -29,7 +30,7 @@ def amount_text(value: Decimal | int, unit: str) -> str:
 # -- Results
 
 
-@dataclass(frozen=True)
+@record
 class Change:
     """A time before and after, in ns: of the whole report, or the mean per step.
 
@@ -69,7 +70,7 @@ def percent_text(ratio: float) -> str:
     return f"{100 * (ratio - 1) + 0.0:+.1f} %"
 
 
-@dataclass(frozen=True)
+@record
 class Verdict:
     """The result of one check: the gate, the subject, whether it passed, and a line of text.
 
@@ -92,7 +93,7 @@ COMPARED = re.compile(r"\s*(<=|>=|<|>|=)?\s*(.*?)\s*")
 GRAMMAR = "write 3.2ms, 3.2ms ± 5%, <= 24, >= 10%, = 24 or 3ms..4ms"
 
 
-@dataclass(frozen=True)
+@record
 class Limit:
     """The allowed values: from ``low`` to ``high`` (None: unlimited), including both ends.
 
@@ -185,7 +186,7 @@ HOST_COLUMNS = frozenset(
 UNKNOWN, IDLE = ("not known in this report", "no time on a GPU in this report: nothing to judge")
 
 
-@dataclass(frozen=True)
+@record
 class Budget:
     """Limits of the ``whole``, and of ``ops`` by name (``*`` and ``?`` allowed) and column."""
 
@@ -332,7 +333,7 @@ NO_OP = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Growth:
     """A limit of growth of one of `SCOPES` or `EVERYTHING`, as a share (``unit`` "%") or a time in ns."""
 

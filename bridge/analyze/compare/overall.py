@@ -17,6 +17,7 @@ from bridge.analyze.run.gpu_use import Use
 from bridge.analyze.run.idle.causes import WORDS
 from bridge.analyze.run.parts import iteration_times
 from bridge.analyze.run.steps import is_counted
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -24,7 +25,7 @@ MIN_IDLE_CHANGE = 0.05  # share of the larger idle time from which on the change
 Sides = tuple[AttributedCapture, AttributedCapture]
 
 
-@dataclass(frozen=True)
+@record
 class Change:
     """A mean time over steps before and after, in ns, or a total where a side has no steps.
 

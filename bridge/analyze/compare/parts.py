@@ -6,7 +6,6 @@ Every nanosecond of an activity is in one part, or outside all parts with a reas
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -33,6 +32,7 @@ from bridge.analyze.tables.dimensions import (
 )
 from bridge.analyze.tables.range_columns import first_slices
 from bridge.importers.arrays import lookup, positions
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
@@ -42,7 +42,7 @@ IDLE = "idle"  # the dimension of the causes of idle time, which stands alone
 NOT_COMPARABLE = frozenset(name for name, one in DIMENSIONS.items() if not one.comparable)
 
 
-@dataclass(frozen=True)
+@record
 class Parts:
     """The parts of a capture, by code: each of the ``labels`` has an entry per code.
 
@@ -166,7 +166,7 @@ def named_activities(names: str) -> Coding:
     return code_rows
 
 
-@dataclass(frozen=True)
+@record
 class _TimedEvents:
     events: Events
     ns: Ints

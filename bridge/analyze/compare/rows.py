@@ -15,6 +15,7 @@ from bridge.analyze.core.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.tables.dimensions import CODINGS, range_events
 from bridge.analyze.tables.range_columns import first_slices
 from bridge.importers.arrays import factorize, lookup, scatter
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
@@ -199,7 +200,7 @@ def _pairs(
 # -- Matching of calls: the k-th call of a path in a process with the k-th one of the other side
 
 
-@dataclass(frozen=True)
+@record
 class CallPairs:
     """Pairs of calls, each a position among the calls of its capture."""
 
@@ -239,7 +240,7 @@ def match_calls(before: AttributedCapture, after: AttributedCapture) -> CallPair
     )
 
 
-@dataclass(frozen=True)
+@record
 class _OrderedCalls:
     """The calls of a side: path, file, position of the process, and their order in time."""
 

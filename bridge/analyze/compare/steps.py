@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from bridge.analyze.core.groups import Floats, counts
 from bridge.analyze.core.table import Table
 from bridge.analyze.run.parts import is_warm_up
 from bridge.importers.arrays import lookup, positions
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -26,7 +27,7 @@ MAX_VALUES = 1 << 22  # values in memory at a time
 MINUS_ONE_IF_UNKNOWN = ("p", "q", "step_ratio", "step_ratio_low", "step_ratio_high")  # columns
 
 
-@dataclass(frozen=True)
+@record
 class Samples:
     """The steps of one side that are samples: selected ones after warm-up.
 

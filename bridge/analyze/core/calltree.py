@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from bridge.analyze.core import no_timeline
 from bridge.analyze.core.groups import counts, sums
 from bridge.importers.arrays import factorize, lookup, positions
 from bridge.importers.frames import pick
+from bridge.importers.records import record
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
@@ -65,7 +65,7 @@ def stack_levels(nesting: Nesting, node: Ints) -> Iterator[tuple[Ints, Ints]]:
 # -- Paths, and a tree to which paths are added
 
 
-@dataclass(frozen=True)
+@record
 class Paths:
     """Distinct paths: row i is the name ``names[code[i]]`` under the path ``parent[i]``, or NONE.
 
@@ -176,7 +176,7 @@ WEIGHTS = ("gpu", "cpu", "calls")
 STEP_NAME = "step"  # frame of work that is in a step only, where steps are not separate frames
 
 
-@dataclass(frozen=True)
+@record
 class CallTree:
     """Distinct stacks, one row per frame, parents before children.
 
@@ -381,7 +381,7 @@ UNNAMED = "(unnamed)"  # tools drop a frame with an empty name
 ENDS_A_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
-@dataclass(frozen=True)
+@record
 class SampledStacks:
     """The frames of a tree in depth-first order.
 
@@ -422,7 +422,7 @@ def sampled_stacks(tree: CallTree) -> SampledStacks:
     )
 
 
-@dataclass(frozen=True)
+@record
 class Boxes:
     """The frames of a flame graph, parents before children, and all of them in one box at first.
 

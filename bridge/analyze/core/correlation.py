@@ -7,11 +7,11 @@ reads well, but its ops are wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -26,7 +26,7 @@ AGAIN = "record again with nsys profile --trace=cuda,nvtx, and do not change the
 NO_EXAMPLE = (int(np.iinfo(np.int64).max), "")
 
 
-@dataclass(frozen=True)
+@record
 class MatchCounts:
     """How the correlation ids of a file, or of a part of it, match activities with API calls.
 

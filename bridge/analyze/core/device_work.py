@@ -6,7 +6,6 @@ A share of the time, a score or a bottleneck of such a capture would mislead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from bridge.analyze.core.unrecorded import Unrecorded, explaining
 from bridge.importers import frames
 from bridge.importers.capture import UNREAD, Capture
 from bridge.importers.device_work import is_next_to_nothing, work_ns
+from bridge.importers.records import record
 from bridge.join.attributed import AttributedCapture
 
 MOST_NAMES = 3  # of API calls
@@ -25,7 +25,7 @@ MOST_QUOTES = 2
 WARNING, ERROR = frames.SEVERITIES.index("warning"), frames.SEVERITIES.index("error")
 
 
-@dataclass(frozen=True)
+@record
 class NoDeviceWork:
     """A capture that holds no work on a device, or next to none.
 

@@ -9,12 +9,12 @@ op. Launches of kernels and graphs, memory that runs out, and errors that end al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from bridge.analyze.core.kinds import LAUNCHING, calls_matching
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, outer_first_order
 from bridge.join.attributed import AttributedCapture, once
 from bridge.knowledge import cuda_errors
@@ -22,7 +22,7 @@ from bridge.knowledge import cuda_errors
 SUCCESS = 0
 
 
-@dataclass(frozen=True)
+@record
 class FailedGroup:
     """The calls of one function that returned one error.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bridge.analyze.core.catalog.column import INSTANT
 from bridge.analyze.core.table import Table
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from bridge.join.families import folded_names
@@ -21,7 +22,7 @@ from bridge.join.steps import without_number
 GPU_TIMES = ("gpu_total_ns", "gpu_self_ns")  # columns that tell whether a row has GPU time
 
 
-@dataclass(frozen=True)
+@record
 class Folded:
     """A capture in which ops whose names differ in a number that counts up are one, such as ``Batch *``.
 

@@ -6,18 +6,18 @@ are no ops.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import DEFAULT_DOMAIN, is_library
 
 
-@dataclass(frozen=True)
+@record
 class Event:
     """A row of a frame; ``duration_ns`` is 0 where the end is before the start."""
 
@@ -42,7 +42,7 @@ class Event:
         )
 
 
-@dataclass(frozen=True)
+@record
 class Range:
     """An open range.
 
@@ -75,7 +75,7 @@ class Range:
         )
 
 
-@dataclass(frozen=True)
+@record
 class Thread:
     """A thread of the host; a name is '' where none was recorded."""
 
@@ -96,7 +96,7 @@ class Thread:
         return cls(thread & frames.ID_BITS, names[0], frames.pid(process), names[1])
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """An event, its thread, and what was open when it began.
 
@@ -114,7 +114,7 @@ class Place:
         return next((r.op for r in reversed(self.ranges) if r.op), "")
 
 
-@dataclass(frozen=True)
+@record
 class EventStart:
     """When an event on the host began, and its thread, process and file."""
 

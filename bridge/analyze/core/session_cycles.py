@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.analyze.core.groups import counts
 from bridge.analyze.core.time_range import Windows
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture
 from bridge.join.phases import SESSION_DOMAIN, SESSION_NAME, is_session
@@ -16,7 +15,7 @@ from bridge.join.phases import SESSION_DOMAIN, SESSION_NAME, is_session
 DOMAIN, NAME = SESSION_DOMAIN, SESSION_NAME
 
 
-@dataclass(frozen=True)
+@record
 class ActiveCycles:
     """The ``active`` ones of all ``steps``, and the ``ops`` that have calls in those alone.
 

@@ -7,8 +7,6 @@ op of the call whose place is known (``nvtx_op(source=True)``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.analyze.core.call_details import call_stacks
@@ -16,6 +14,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import lookup, scatter
 from bridge.importers.call_chains import Frame, Nodes, Sources, nodes_of, python_frame, tree
 from bridge.importers.frames import Names, key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.forest import nearest
@@ -40,7 +39,7 @@ PYTHON_FUNCTION = (
 # -- Trees of call stacks
 
 
-@dataclass(frozen=True)
+@record
 class CallTree:
     """Call stacks as a tree: ``nodes`` as in `bridge.importers.call_chains`; the innermost node of each API call."""
 
@@ -146,7 +145,7 @@ class Lines(frames.Frame):
     kind: Names
 
 
-@dataclass(frozen=True)
+@record
 class SourceLines:
     """Lines of the program, the first of which are reasons, and what is of which.
 

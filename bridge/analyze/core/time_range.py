@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
@@ -15,6 +14,7 @@ from bridge.analyze.core.groups import highest, lowest
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING
 from bridge.importers.frames import Instants, Records, key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, RowSelection
 from bridge.join.steps import Steps
@@ -25,7 +25,7 @@ NEVER = np.iinfo(np.int64).max
 ALWAYS = -(1 << 62)  # before any time, whatever the clock
 
 
-@dataclass(frozen=True)
+@record
 class Windows:
     """Intervals ``start <= t < end`` in ns per file, sorted, without overlap within a file."""
 

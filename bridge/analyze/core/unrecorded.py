@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from bridge.analyze.core.failed_calls import SUCCESS, failed_groups, results
 from bridge.analyze.core.kinds import COPYING, HOST_FUNCTION, LAUNCHING, calls_matching
 from bridge.importers import frames, profiler_words
 from bridge.importers.capture import Capture
+from bridge.importers.records import record
 from bridge.join.arrays import Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import NO_LAUNCH
@@ -35,7 +35,7 @@ ON_GPUS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class RangesOnGpus:
     """The ranges of one name that a library puts around work on a GPU, and their number."""
 
@@ -44,7 +44,7 @@ class RangesOnGpus:
     count: int
 
 
-@dataclass(frozen=True)
+@record
 class Unrecorded:
     """What shows that work ran on a GPU of which the capture holds nothing, or the smaller part.
 

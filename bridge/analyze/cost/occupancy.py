@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from bridge.analyze.core.groups import Floats
 from bridge.importers import frames
 from bridge.importers.arrays import lookup, positions
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
@@ -37,7 +37,7 @@ MAX_BLOCKS_BY_MINOR = {(7, 5): 16, (8, 0): 32, (8, 9): 24, (10, 1): 24, (11, 0):
 SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
-@dataclass(frozen=True)
+@record
 class Occupancy:
     """Blocks, warps and occupancy of each activity, NaN where unknown.
 

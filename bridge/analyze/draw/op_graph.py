@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from bridge.analyze.core.table import Table
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, numbers, values
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
@@ -33,7 +33,7 @@ DATA, BACKWARD = KINDS = ("data", "backward")
 PAIR = re.compile(r"\((-?\d+), ?(-?\d+)\)")
 
 
-@dataclass(frozen=True)
+@record
 class OpGraph:
     """Calls of ops as nodes, and edges between them.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -12,6 +11,7 @@ from bridge.analyze.core.groups import Floats, counts, sums
 from bridge.analyze.draw.overview.axis import Axis
 from bridge.importers import frames
 from bridge.importers.arrays import lookup, positions
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
@@ -24,7 +24,7 @@ PER_DECADE = 20  # bins of a histogram
 MAX_STREAMS = 12
 
 
-@dataclass(frozen=True)
+@record
 class Bars:
     """Time in ns by name (rows) and by part of `PARTS` (columns).
 
@@ -47,7 +47,7 @@ class Bars:
         return int(self.parts.sum())
 
 
-@dataclass(frozen=True)
+@record
 class Lanes:
     """Utilisation of each stream in bins of ``width_ns``: shares by lane, group and bin.
 
@@ -69,7 +69,7 @@ class Lanes:
         return shares
 
 
-@dataclass(frozen=True)
+@record
 class Durations:
     """Histograms of durations: counts by name and bin between ``edges_ns``."""
 

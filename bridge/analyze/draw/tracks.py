@@ -19,6 +19,7 @@ from bridge.analyze.run.ranks.members import PLACE
 from bridge.importers import frames
 from bridge.importers.capture import Capture
 from bridge.importers.frames import distinct_keys
+from bridge.importers.records import record
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -65,7 +66,7 @@ class Group:
     device: int = NONE  # of the process; NONE for the process itself
 
 
-@dataclass(frozen=True)
+@record
 class Track:
     """A row of the viewer."""
 
@@ -75,7 +76,7 @@ class Track:
     order: int
 
 
-@dataclass(frozen=True)
+@record
 class Home:
     """The owner of lanes: a thread or a stream; ``tid`` is that of its first track."""
 

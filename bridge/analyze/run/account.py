@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, Self
@@ -24,6 +24,7 @@ from bridge.analyze.run.concurrency.overlap import running
 from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
 from bridge.importers.frames import Ranges
+from bridge.importers.records import record
 from bridge.join.arrays import Ints, number_groups, unions
 from bridge.join.attributed import AttributedCapture, once
 
@@ -57,7 +58,7 @@ class Span(NamedTuple):
         return self.end - self.start
 
 
-@dataclass(frozen=True)
+@record
 class GpuAccount:
     """What a GPU did in a run, or in the selected part of one.
 
@@ -94,7 +95,7 @@ class GpuAccount:
         return self.busy_ns / self.length_ns if self.length_ns else 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """A run from its first event to its last, and the account of its GPUs; ns on the clock of the first report.
 
@@ -160,7 +161,7 @@ def in_order(gpus: Iterable[GpuAccount]) -> tuple[GpuAccount, ...]:
 # -- When runs, and the selected parts of them, begin and end
 
 
-@dataclass(frozen=True)
+@record
 class RunClocks:
     """The clock of each report, a number, and what is added to its times in ns; and the runs by clock."""
 

@@ -6,13 +6,12 @@ from the begin of the frame before it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, quantiles
 from bridge.analyze.core.table import Table
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 
@@ -21,7 +20,7 @@ NS_PER_S = 1_000_000_000
 UNKNOWN = -1.0
 
 
-@dataclass(frozen=True)
+@record
 class Frames:
     """The frames of a report by series and begin.
 

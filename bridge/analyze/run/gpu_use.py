@@ -12,6 +12,7 @@ import numpy as np
 from bridge.analyze.core.device_work import NoDeviceWork, hints
 from bridge.analyze.core.folding import folded_ops
 from bridge.analyze.run.account import GpuAccount, Run, runs
+from bridge.importers.records import record
 from bridge.join.attributed import AttributedCapture
 
 MIN_IDLE = 0.05  # share of the run from which on idle time has a main cause
@@ -19,7 +20,7 @@ MIN_IN_PLACE = 0.5  # share of a cause's time from which on an op is its main pl
 BUSY = 0.9  # share of the run from which on a GPU is busy
 
 
-@dataclass(frozen=True)
+@record
 class IdleCause:
     """A cause of idle time over all GPUs, the op in which it was, '' for none, and its time in ns."""
 

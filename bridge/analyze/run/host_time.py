@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from bridge.analyze.run.causes.operating_system import outer_calls, stacks_of
 from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
 
@@ -26,7 +26,7 @@ NO_CALL, CUDA, SYSTEM, NOT_BEGUN, ENDED = KINDS = (
 KIND = {name: number for number, name in enumerate(KINDS)}
 
 
-@dataclass(frozen=True)
+@record
 class HostTime:
     """The time of one thread in parts of a run: a row per part, innermost range and outermost call, in ns.
 
@@ -75,7 +75,7 @@ def by_part(attributed: AttributedCapture) -> Table:
     )
 
 
-@dataclass(frozen=True)
+@record
 class Calls:
     """The outermost calls of a thread in order of time: rows of a frame, starts and ends in ns."""
 

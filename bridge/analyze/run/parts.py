@@ -5,7 +5,6 @@ An iteration lasts from its first work on the GPU that bounds the run to that of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest, sums
 from bridge.analyze.run.account import RunClocks, runs
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.loops import Loop
@@ -21,7 +21,7 @@ Interval = tuple[int, int]  # start and end in ns
 NEVER = int(np.iinfo(np.int64).min)
 
 
-@dataclass(frozen=True)
+@record
 class LoopPart:
     """A loop of iterations: how many, warm-up included, how many of these are warm-up, and when, in ns."""
 
@@ -32,7 +32,7 @@ class LoopPart:
     end: int
 
 
-@dataclass(frozen=True)
+@record
 class Parts:
     """The parts of a run in ns on the clock of the run; they add up to it.
 
@@ -103,7 +103,7 @@ def _iterations(attributed: AttributedCapture) -> tuple[Loop, ...]:
     return attributed.loops.iterations
 
 
-@dataclass(frozen=True)
+@record
 class Times:
     """Start and end of each iteration, a row of `AttributedCapture.iterations`, and of each activity, in ns.
 
@@ -190,7 +190,7 @@ def _covered(stretches: Ints, time: Ints) -> Ints:
 # -- The time of an iteration
 
 
-@dataclass(frozen=True)
+@record
 class IterationTime:
     """The times in ns from each iteration of a loop to the next one, without warm-up: on its GPU and on the host."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +25,7 @@ from bridge.analyze.run.parts import (
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import Names, distinct_keys, key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.loops import common_name
@@ -133,7 +133,7 @@ __all__ = ["FOUND", "ROLES", "by_step"]
 # -- Start and end of steps
 
 
-@dataclass(frozen=True)
+@record
 class Walls:
     """Start and end of each step, and the end of the step before, in ns.
 
@@ -217,7 +217,7 @@ def breakdown(attributed: AttributedCapture, *windows: Intervals) -> list[dict[s
     return [dict(zip(ROLES, np.diff(times, axis=0, prepend=0), strict=True)) for times in result]
 
 
-@dataclass(frozen=True)
+@record
 class Coverage:
     """Union of intervals, disjoint and in order; ``passed`` is the covered time before each."""
 
@@ -311,7 +311,7 @@ DEVIATIONS = (
 MIN_DEVIATION = 0.1  # and than this fraction of the median
 
 
-@dataclass(frozen=True)
+@record
 class Pace:
     """The pace of one loop: figures over its steps after warm-up, outliers included; in ns.
 

@@ -29,6 +29,7 @@ from bridge.analyze.run.interventions import (
     work_places,
 )
 from bridge.analyze.run.parts import Times, first_work_at, iteration_times
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import nearest
@@ -48,7 +49,7 @@ NOTHING_ASKED = "name a change: --op with --faster, --without, --hide or --gpu-f
 # -- What is asked
 
 
-@dataclass(frozen=True)
+@record
 class Question:
     """What would be changed in a program.
 
@@ -118,7 +119,7 @@ def part_left(text: str, option: str) -> float:
 # -- What is changed
 
 
-@dataclass(frozen=True)
+@record
 class Changed:
     """A change: its option, the name as asked, the part of its time that is left, how many it is about, and their time.
 
@@ -288,7 +289,7 @@ def _within(run: Run, change: Change) -> Change:
 # -- The answer
 
 
-@dataclass(frozen=True)
+@record
 class RunTime:
     """The length of a run in ns, and the median time of its iterations on the GPU that bounds it.
 
@@ -299,7 +300,7 @@ class RunTime:
     iteration_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class Bound:
     """What a run waits for: the time on its critical path of an op (else a kernel or call, or "") and a kind."""
 
@@ -379,7 +380,7 @@ def _changed(changes: _Changes, question: Question) -> Iterator[Changed]:
         yield changes.kernels(question.kernels)
 
 
-@dataclass(frozen=True)
+@record
 class _Iterations:
     """The loop with most time: its number, how many iterations it has, and their median time in ns (-1 without any)."""
 

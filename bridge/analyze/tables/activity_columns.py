@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from bridge.analyze.tables.statistics import (
 )
 from bridge.importers import frames
 from bridge.importers.arrays import factorize
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import closure, folded, is_repeated
@@ -32,7 +32,7 @@ from bridge.join.forest import closure, folded, is_repeated
 NEVER = np.iinfo(np.int64)
 
 
-@dataclass(frozen=True)
+@record
 class Groups:
     """The rows of a table of activities.
 
@@ -146,7 +146,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
 # -- The columns of tables of API calls: count, time on the host, and the work that the calls launched
 
 
-@dataclass(frozen=True)
+@record
 class CallGroups:
     """The rows of a table of API calls.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 
@@ -28,6 +28,7 @@ from bridge.analyze.tables.modules import NO_MODULE
 from bridge.importers import frames
 from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import DIRECTIONS, AttributedCapture
@@ -36,7 +37,7 @@ from bridge.join.nesting import Nesting, inherited
 # -- Events: ranges, activities or API calls
 
 
-@dataclass(frozen=True)
+@record
 class Events:
     """Ranges, activities or API calls: columns with a row per event.
 
@@ -138,7 +139,7 @@ def launch_events(attributed: AttributedCapture, rows: Ints) -> Events:
 # -- Codes of events by one dimension or by several
 
 
-@dataclass(frozen=True)
+@record
 class DimensionCodes:
     """Events as codes of a dimension.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.analyze.core.groups import (
@@ -23,6 +21,7 @@ from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.importers import frames
 from bridge.importers.arrays import factorize, lookup
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, busy_time_by_clock, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 
@@ -154,7 +153,7 @@ def by_phase(attributed: AttributedCapture) -> Table:
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Intervals:
     """Intervals of processes, which are numbered."""
 
@@ -163,7 +162,7 @@ class _Intervals:
     end: Ints
 
 
-@dataclass(frozen=True)
+@record
 class _Launched:
     """Activities with an API call, sorted by process and by the start of the call."""
 

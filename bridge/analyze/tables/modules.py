@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.analyze.core.calltree import self_times, subtree_sums
 from bridge.analyze.core.groups import counts, ratio, sums, texts
 from bridge.analyze.core.table import Table
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import is_repeated
@@ -18,7 +17,7 @@ from bridge.join.nesting import inherited
 NO_MODULE = "(no module)"
 
 
-@dataclass(frozen=True)
+@record
 class Work:
     """The activities that have an op; a value per activity.
 

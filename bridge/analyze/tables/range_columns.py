@@ -6,7 +6,6 @@ Only the requested columns are computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from bridge.analyze.tables.statistics import (
 )
 from bridge.analyze.tables.work_under import WorkUnder
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import OF_ANOTHER_THREAD
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 KINDS = dict(zip(("kernels", "memcpys", "memsets", "graphs"), frames.ACTIVITY_KINDS, strict=True))
 
 
-@dataclass(frozen=True)
+@record
 class Groups:
     """The rows of a table of ranges. An activity within a range has the group of its node.
 

@@ -7,13 +7,13 @@ instant counts once for each range around any of the work that runs then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from bridge.analyze.core.groups import counts, highest, lowest, sums
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -31,7 +31,7 @@ NEVER = np.iinfo(np.int64)
 Intervals = tuple[Ints, Ints, Ints]  # clock, start, end
 
 
-@dataclass(frozen=True)
+@record
 class WorkUnder:
     """The activities under the nodes of groups.
 

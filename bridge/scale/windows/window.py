@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from bridge.importers.errors import ReportError
 from bridge.importers.formats import SQLITE
 from bridge.importers.nsys import windows
 from bridge.importers.nsys.windows import Window
+from bridge.importers.records import record
 from bridge.join.adoption import NeedsWholeReportError
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture
@@ -245,7 +246,7 @@ def _per_row(tables: Collection[PartRequest]) -> int:
 # -- A window with its attribution: a range counts as a call in the window in which it begins
 
 
-@dataclass(frozen=True)
+@record
 class WindowCapture(AttributedCapture):
     """The attributed capture of one window.
 

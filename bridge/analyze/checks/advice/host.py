@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -35,6 +35,7 @@ from bridge.analyze.run.critical.run import API, HOST, KIND, SYSTEM, UNKNOWN, Ru
 from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, search_groups
 from bridge.knowledge import cuda_errors
 
@@ -71,7 +72,7 @@ MIN_COST = 0.3  # of the time of an op on its thread; copies and waits of such o
 CODE_NAME = "code outside of ops and calls"
 
 
-@dataclass(frozen=True)
+@record
 class HostGroups:
     """What threads do on the host, in groups by op, or in no op by call: a row of ``points`` per point of the host.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,11 +15,12 @@ from bridge.analyze.checks.check import Check
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.call_details import input_shapes
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import NO_RANGE
 
 
-@dataclass(frozen=True)
+@record
 class Need:
     """Data that a check reads.
 

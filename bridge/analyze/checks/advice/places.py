@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bridge.analyze.core.source_lines import source_lines
 from bridge.analyze.core.table import Table
+from bridge.importers.records import record
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -19,7 +18,7 @@ OF_RANGES = {
 EVENTS = {"activity", "call"}  # columns of tables whose examples are activities, and API calls
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """A line of the program: its file and number, and the function that it is in."""
 

@@ -8,7 +8,7 @@ cause. Savings do not add up: what the listed changes save together is computed 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from bridge.analyze.checks.check import SYMPTOM
 from bridge.analyze.run.critical.graph import Graph
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.interventions import together
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints
 
 ESTIMATED, MAIN, LIMITED, UNRANKED = range(4)  # the order of findings
@@ -29,7 +30,7 @@ MUCH_MORE = 10  # times a smaller estimate, from which on such a limit stands be
 MOST_OF_RUN = 0.5  # that is paid once: such a limit stands before all smaller estimates, too
 
 
-@dataclass(frozen=True)
+@record
 class Savings:
     """What all listed changes save together in ns: in iterations, and of what is paid once; UNKNOWN without a graph."""
 
@@ -38,7 +39,7 @@ class Savings:
     joint_ns: int = UNKNOWN
 
 
-@dataclass(frozen=True)
+@record
 class Effect:
     """What a change does to a graph: the ``points`` whose delay it shortens, by how many ``ns``, and the waits it cuts."""
 

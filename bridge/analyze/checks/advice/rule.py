@@ -16,6 +16,7 @@ from bridge.analyze.core.table import Table
 from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.critical.retiming import Change
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Finding:
 RuleCheck: TypeAlias = Check[Evidence, Finding | Iterable[Finding] | None]
 
 
-@dataclass(frozen=True)
+@record
 class Advice:
     """A rule that applies.
 
@@ -175,7 +176,7 @@ class Advice:
         return self.finding.is_named
 
 
-@dataclass(frozen=True)
+@record
 class NotJudged:
     """A rule for which data is missing: what is missing, and what records it."""
 

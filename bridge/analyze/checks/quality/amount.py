@@ -16,6 +16,7 @@ from bridge.analyze.run.parts import is_warm_up as is_warm_up_step
 from bridge.analyze.run.steps import judge_steps
 from bridge.importers import frames
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, busy_time
 from bridge.join.attributed import AttributedCapture
 
@@ -35,7 +36,7 @@ class Measurement:
     text: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Deduction:
     """A reason with a cost, what was measured, in which unit, the points, and what to do in this program."""
 

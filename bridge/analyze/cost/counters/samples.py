@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.core.groups import highest, sums
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 
@@ -20,7 +21,7 @@ MOST_INTERVALS = 2  # a sample later than so many usual intervals after the one 
 EXACT = 1 << 62  # sums of value times ns below it are computed in integers, others in floats
 
 
-@dataclass(frozen=True)
+@record
 class Series:
     """The samples of one counter of a GPU, in order: ``value`` held from ``begin`` to ``end``, in ns.
 
@@ -149,7 +150,7 @@ def _unseen(group: Ints, first: Ints, after: Ints) -> Ints:
 # -- The samples of a capture
 
 
-@dataclass(frozen=True)
+@record
 class Sampled:
     """The samples of all counters: the rows of the frame in order of file, GPU, metric and time.
 

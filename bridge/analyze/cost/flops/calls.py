@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from bridge.analyze.core.call_details import input_shapes
 from bridge.analyze.core.groups import Floats
 from bridge.importers.arrays import factorize
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -218,7 +218,7 @@ MAX_FLOPS = 1 << 80  # FLOPs; larger counts come from wrong shapes
 MAX_BYTES = 1 << 62  # larger counts come from wrong shapes; sums stay within 64 bits
 
 
-@dataclass(frozen=True)
+@record
 class Cost:
     """The cost of a call, -1 for unknown values; the dtype is one of `DTYPES`, or ''."""
 
@@ -240,7 +240,7 @@ class CountOptions(NamedTuple):
     use_recorded: bool
 
 
-@dataclass(frozen=True)
+@record
 class RangeCosts:
     """FLOPs and bytes per range, -1 where unknown.
 

@@ -7,7 +7,7 @@ work under them, on all streams. Values that are unknown for all calls are -1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from bridge.analyze.cost.metrics.flop_counters import FlopCounts
 from bridge.analyze.cost.metrics.values import MATCH_LEVELS
 from bridge.importers import frames
 from bridge.importers.arrays import lookup, scatter
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.forest import folded, nearest
@@ -29,7 +30,7 @@ from bridge.knowledge.suggestions import unknown_name
 # -- Options
 
 
-@dataclass(frozen=True)
+@record
 class Costs:
     """Options for counting FLOPs, and the peaks to compare with.
 
@@ -204,7 +205,7 @@ FP32, TF32 = DTYPES.index("fp32"), DTYPES.index("tf32")
 Key = tuple[int, int]  # file and process
 
 
-@dataclass(frozen=True)
+@record
 class Limits:
     """The peaks of the GPUs of each (file, process); a process with different GPUs has none."""
 
@@ -286,7 +287,7 @@ TERA, GIGA, NS = 1e12, 1e9, 1e9
 Columns = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
+@record
 class Rates:
     """Sums per group.
 
@@ -308,7 +309,7 @@ class Rates:
         return result
 
 
-@dataclass(frozen=True)
+@record
 class GroupCosts:
     """Costs of groups of ranges.
 

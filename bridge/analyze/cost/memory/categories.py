@@ -6,7 +6,6 @@ docs/memory.md has the rules.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +17,7 @@ from bridge.analyze.cost.memory.ops import ALIVE, NOT_RECORDED, STATES, lifetime
 from bridge.analyze.cost.memory.usage import MemoryUsage
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.autograd import ENGINE
@@ -39,7 +39,7 @@ INPUT_OPERATORS = re.compile(  # operators that create tensors from no others, o
 )
 
 
-@dataclass(frozen=True)
+@record
 class TrainingCalls:
     """The calls around each node, NONE for none, and flags.
 
@@ -106,7 +106,7 @@ def _outermost(nesting: Nesting, flags: Flags) -> Ints:
     return outermost_above(nesting.parent, flags)
 
 
-@dataclass(frozen=True)
+@record
 class BackwardPasses:
     """Backward passes by process and time, from their first to the end of their last range.
 
@@ -201,7 +201,7 @@ CATEGORIES = (
 (PARAMETER, STATE, INPUT, TEMPORARY, ACTIVATION, GRADIENT, DETAIL, UNKNOWN) = range(len(CATEGORIES))
 
 
-@dataclass(frozen=True)
+@record
 class Categories:
     """The category of each allocation, in the order of `lifetimes`, and of each event."""
 

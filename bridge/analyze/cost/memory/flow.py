@@ -6,7 +6,6 @@ Long series are thinned so that no peak is lost.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +18,7 @@ from bridge.analyze.cost.memory.groups import groups_by_peak, summary
 from bridge.analyze.cost.memory.ops import BEFORE_START, STATES, lifetimes
 from bridge.analyze.cost.memory.usage import BEFORE_CAPTURE, NO_OP, MemoryUsage
 from bridge.importers.arrays import factorize, lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges, unions
 
 # -- Stacked areas by category
@@ -28,7 +28,7 @@ MAX_PANELS = 4
 MAX_TIMES = 1_500  # bins of a panel with many events, two rows each
 
 
-@dataclass(frozen=True)
+@record
 class AreaPanel:
     """The memory of a process, device and kind; times are in ns since the capture's first event.
 
@@ -53,7 +53,7 @@ class AreaPanel:
         return total
 
 
-@dataclass(frozen=True)
+@record
 class StackedAreas:
     """The panels, highest peaks first; ``left`` is the number of panels left out."""
 
@@ -139,7 +139,7 @@ COLORED_OPS = 9  # ops with a colour of their own
 OTHER_COLOR, BEFORE_COLOR = COLORED_OPS, COLORED_OPS + 1
 
 
-@dataclass(frozen=True)
+@record
 class FlowPanel:
     """The memory of a process, device and kind; times are in ns since the capture's first event.
 
@@ -160,7 +160,7 @@ class FlowPanel:
     grouped: int
 
 
-@dataclass(frozen=True)
+@record
 class Flow:
     """The panels, highest peaks first, and the ops with a colour.
 

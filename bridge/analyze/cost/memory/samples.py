@@ -6,7 +6,6 @@ Samples are counters of the domain `memory` such as ``cuda:0 allocated``, ``cuda
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ from bridge.analyze.core.table import Table
 from bridge.analyze.cost.memory.usage import NAMES, NO_OP, PID_BITS, innermost_open
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import COUNTER
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 
@@ -26,7 +26,7 @@ USED = ("allocated", "resident", "in use")
 USED_KIND, RESERVED_KIND, PROCESS_KIND = range(3)
 
 
-@dataclass(frozen=True)
+@record
 class Samples:
     """The samples of a capture by process, device and time: used and reserved bytes.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +11,7 @@ from bridge.analyze.core.groups import counts, sums, texts
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING, lookup
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, stable_order
 from bridge.join.attributed import KEY, AttributedCapture
 
@@ -27,7 +27,7 @@ NAMES = NDArray[np.object_]
 # -- Pairs of allocations and releases
 
 
-@dataclass(frozen=True)
+@record
 class EventPairs:
     """The partner of each event: the release of an allocation and the reverse, or NONE.
 
@@ -63,7 +63,7 @@ class EventPairs:
 # -- Events
 
 
-@dataclass(frozen=True)
+@record
 class Events:
     """The frame `memory` as columns in order of time, ties as recorded.
 
@@ -157,7 +157,7 @@ def innermost_open(
 # -- Usage over time
 
 
-@dataclass(frozen=True)
+@record
 class MemoryUsage:
     """The memory of a capture over time; docs/memory.md defines every column.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from bridge.analyze.core.groups import Floats
 from bridge.analyze.cost.metrics.values import numbers_of
 from bridge.importers.ncu.metrics import Metrics
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.knowledge.hardware import DTYPES
 
@@ -88,7 +88,7 @@ LEVELS: Mapping[str, tuple[str, Sequence[Quantity]]] = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class FlopCounts:
     """Counted FLOPs and bytes of each measured kernel, NaN if unknown; the dtype of most FLOPs."""
 

@@ -7,7 +7,7 @@ work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from bridge.importers.arrays import lookup, scatter
 from bridge.importers.capture import Capture
 from bridge.importers.ncu.metrics import KernelMetrics, Metrics, RuleMessages
 from bridge.importers.ncu.metrics import concat as one_after_another
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.join.paths import paths
@@ -26,7 +27,7 @@ from bridge.join.steps import KINDS
 # -- Merging metrics of several files
 
 
-@dataclass(frozen=True)
+@record
 class _Sources:
     """Combinations of measured kernels: the kernel (or NONE) and the match level, per file."""
 
@@ -120,7 +121,7 @@ MATCH_KEYS: Sequence[Sequence[str]] = (  # keys by match level, most certain fir
 )
 
 
-@dataclass(frozen=True)
+@record
 class MatchedMetrics:
     """A timeline with metrics, and statistics of the match.
 

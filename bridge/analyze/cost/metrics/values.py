@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from bridge.analyze.core.groups import Floats, texts
 from bridge.analyze.core.table import Table
 from bridge.importers.capture import Capture
 from bridge.importers.ncu.metrics import KernelMetrics, Metrics
+from bridge.importers.records import record
 from bridge.join.arrays import Ints
 from bridge.knowledge.suggestions import unknown_name
 
@@ -28,7 +28,7 @@ MEMORY_THROUGHPUT = (
 Source = tuple[tuple[int, str], ...]
 
 
-@dataclass(frozen=True)
+@record
 class Headline:
     """A metric with a short name.
 
@@ -151,7 +151,7 @@ MATCH = "match"  # column: the least certain match of the kernels of a row
 MATCH_LEVELS = ("call", "path", "geometry", "kernel")  # the codes of `Metrics.sure`
 
 
-@dataclass(frozen=True)
+@record
 class MetricValues:
     """A metric of each measured kernel: numbers, NaN for none, or texts, '' for none."""
 

@@ -14,6 +14,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from bridge.analyze.core.table import Table
+from bridge.importers.records import record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ class DeviceType(IntEnum):
         return f"DeviceType.{self.name}"
 
 
-@dataclass(frozen=True)
+@record
 class Average:
     """All calls of one key; ``cpu_parent`` only tells whether any call is outermost."""
 

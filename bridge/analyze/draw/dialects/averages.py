@@ -7,7 +7,6 @@ times of devices (in the rows of devices) add up to the time of all activities.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from bridge.analyze.draw.dialects.torch import activity_names
 from bridge.importers import frames
 from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import Nesting, inherited
@@ -114,7 +114,7 @@ HIDDEN = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@record
 class Host:
     """Items on the host: the ranges that are ops or Python functions, then all API calls.
 
@@ -264,7 +264,7 @@ ANNOTATION = "user_annotation"  # category of ranges that the program named itse
 CPU, CUDA = DEVICES = ("cpu", "cuda")
 
 
-@dataclass(frozen=True)
+@record
 class Keys:
     """The keys of all items of the host and all activities.
 

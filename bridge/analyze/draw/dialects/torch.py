@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import lookup, scatter
 from bridge.importers.capture import Capture
 from bridge.importers.range_texts import SEQ, SIZES, numbers, values
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, outer_first_order
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -90,7 +91,7 @@ MEMORY = {"device_static": "Device Static", "managed_static": "Managed Static"}
 OPERATION = "[CUDA memcpy "
 
 
-@dataclass(frozen=True)
+@record
 class DeviceWork:
     """All activities, and the same by kind, each with its own arguments."""
 

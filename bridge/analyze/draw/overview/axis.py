@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from bridge.analyze.checks.summary import Summary
 from bridge.analyze.checks.why import why
 from bridge.analyze.core.groups import counts, sums
 from bridge.analyze.core.totals import totals
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS
@@ -104,7 +104,7 @@ def reasons(attributed: AttributedCapture) -> list[dict[str, Any]]:
 # -- The time axis
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """The time from ``start`` to ``end`` in ns, which contains everything in a capture."""
 
@@ -132,7 +132,7 @@ class Axis:
         return Bins(self.start, width, max(1, -(-self.length // width)))
 
 
-@dataclass(frozen=True)
+@record
 class Bins:
     """``count`` bins of ``width`` ns from ``start`` on; the last may extend beyond the axis."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from bridge.analyze.draw.overview.axis import Axis, Bins, Names, grouped_sums, l
 from bridge.analyze.draw.timeline import device, host
 from bridge.analyze.draw.timeline.parts import Slices
 from bridge.analyze.draw.tracks import Track, Tracks
+from bridge.importers.records import record
 from bridge.join.arrays import (
     BLOCK,
     NONE,
@@ -39,7 +40,7 @@ KINDS = STEPS, OPS, STREAM = ("steps", "ops", "stream")
 REST = "rest"
 
 
-@dataclass(frozen=True)
+@record
 class SliceRows:
     """Slices of all kinds: row, times in ns, name (a code into ``names``) and op (or NONE) of each."""
 

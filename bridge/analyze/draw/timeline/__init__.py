@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -34,6 +34,7 @@ from bridge.analyze.draw.tracks import Tracks
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.analyze.run.ranks import Ranks
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, stable_order
 from bridge.join.attributed import AttributedCapture
 
@@ -47,7 +48,7 @@ SLIM_ROLES = frozenset(["step", "op", "kernel", "critical path"])
 SLIM_ARGS = frozenset(["op", "reason", "External id", "args_string", "__name__"])
 
 
-@dataclass(frozen=True)
+@record
 class Selection:
     """The part of a timeline that is drawn.
 

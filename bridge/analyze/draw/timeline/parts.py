@@ -13,6 +13,7 @@ from bridge.analyze.draw.tracks import Track, Tracks
 from bridge.importers import frames
 from bridge.importers.arrays import scatter
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -182,7 +183,7 @@ def curve_slices(name: str, curves: list[tuple[int, Curve]]) -> Slices:
 DEVICE = ("kernel", "memcpy", "memset", "graph")  # kinds of slices on devices
 
 
-@dataclass(frozen=True)
+@record
 class NameColumn:
     """A column of names: a code per row of a frame, NONE for no name.
 
@@ -193,7 +194,7 @@ class NameColumn:
     names: list[str]
 
 
-@dataclass(frozen=True)
+@record
 class Chain:
     """A path per row: the name of ``node`` after the path of its ``parent``."""
 
@@ -224,7 +225,7 @@ class Chain:
         return np.flatnonzero(reached[:-1])
 
 
-@dataclass(frozen=True)
+@record
 class Json:
     """A column of JSON values: a code per row into ``texts``, NONE for no value.
 
@@ -244,7 +245,7 @@ class Json:
         return cls(result, [repr(value) for value in distinct.tolist()])
 
 
-@dataclass(frozen=True)
+@record
 class ListColumn:
     """A list of integers per row, such as the three sizes of a grid."""
 
@@ -254,7 +255,7 @@ class ListColumn:
 Column = Ints | NameColumn | Chain | Json | ListColumn
 
 
-@dataclass(frozen=True)
+@record
 class Slices:
     """Slices of one kind, drawn from the rows of a frame.
 
@@ -301,7 +302,7 @@ class Slices:
         return np.tile(rows, 2)[order], is_end[order] == 1
 
 
-@dataclass(frozen=True)
+@record
 class Arrows:
     """Arrows op → API call → activity, one for each of the ``rows`` of activities with a call.
 
@@ -343,7 +344,7 @@ class Arrows:
         return result
 
 
-@dataclass(frozen=True)
+@record
 class Links:
     """Arrows between slices of one kind, from the row ``first`` to the row ``second``."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.run.account import RunClocks, Span
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.attribution import INVALID_TIME
 
 
-@dataclass(frozen=True)
+@record
 class Gaps:
     """Idle gaps of all GPUs.
 

@@ -19,6 +19,7 @@ from bridge.analyze.core.kinds import (
     calls_matching,
 )
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -105,7 +106,7 @@ def count_before(
     return result
 
 
-@dataclass(frozen=True)
+@record
 class Cover:
     """Union of intervals per stack: disjoint and sorted."""
 
@@ -147,7 +148,7 @@ class Cover:
 MIN_TIME = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True)
+@record
 class Pieces:
     """Pieces of intervals: interval, state, the stack that has the state, start and end."""
 

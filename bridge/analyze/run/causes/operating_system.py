@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from bridge.analyze.run.causes.host_timeline import Cover, Pieces
 from bridge.importers import frames
 from bridge.importers.arrays import scatter
 from bridge.importers.frames import OfThreads, key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -153,7 +153,7 @@ def _off_cpu(attributed: AttributedCapture, pieces: Pieces) -> Ints | None:
 # -- Waits for Python's global interpreter lock
 
 
-@dataclass(frozen=True)
+@record
 class LockWaits:
     """The time in which threads waited for the lock of Python in intervals, and who held it.
 
@@ -222,7 +222,7 @@ def _thread_names(attributed: AttributedCapture, rows: frames.Ranges) -> list[st
 # -- All of it, in the idle time of GPUs
 
 
-@dataclass(frozen=True)
+@record
 class HostTimes:
     """What the operating system and Python did in pieces of idle time, for the threads that they wait for."""
 

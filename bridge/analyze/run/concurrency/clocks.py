@@ -7,7 +7,7 @@ of these ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +17,7 @@ from bridge.analyze.core.groups import counts, highest, lowest, quantiles
 from bridge.analyze.run.ranks.members import host_of
 from bridge.importers.arrays import MISSING
 from bridge.importers.capture import Facts
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
@@ -96,7 +97,7 @@ MAX_PAUSE_NS = 60_000_000_000  # between captures of one session
 QUANTILES = (0.05, 0.5, 0.95)
 
 
-@dataclass(frozen=True)
+@record
 class Clocks:
     """The clock of each file: the offset to the clock of the reference, its spread, and its source.
 
@@ -156,7 +157,7 @@ def _same_session(facts: Sequence[Facts], with_start: Sequence[int], first: int)
     return next((sitting for sitting in sittings if first in sitting), [])
 
 
-@dataclass(frozen=True)
+@record
 class CollectiveEnds:
     """When each collective ended in each file: its number, the file and the time in ns."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from bridge.importers.records import record
 
 # The first match counts, as some names contain others, such as AllGatherV and ReduceScatter.
 COLLECTIVES = {
@@ -29,7 +30,7 @@ TYPE = r"_(?:sum|prod|minmax|min|max|premulsum|sumpostdiv|avg)_(\w+?)(?:_(?:ring
 ALGORITHM = re.compile(r"(?<=_)(?:RING|TREE)(?=_|$)|(?:Ring|Tree)(?=LL|Simple)")
 
 
-@dataclass(frozen=True)
+@record
 class Message:
     """A collective as its kernel's name describes it; '' for what the name does not say."""
 

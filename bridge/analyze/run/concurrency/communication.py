@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -17,6 +17,7 @@ from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.concurrency.collective_names import collective_of, parse_kernel
 from bridge.analyze.run.concurrency.nccl import NUMBERS, NcclMessages, communicator_texts
 from bridge.importers.arrays import factorize, lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, at_rows, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -50,7 +51,7 @@ def element_size(dtype: str) -> int:
     return SIZE_OF_DTYPE.get(dtype.strip().lower().replace(" ", "_"), UNKNOWN)
 
 
-@dataclass(frozen=True)
+@record
 class Details:
     """The collective as the details of a range describe it; -1 and '' for what they do not say."""
 
@@ -139,7 +140,7 @@ def bus_factor(collective: str, ranks: int) -> float:
 RECORDED_SIZES = "sizes"
 
 
-@dataclass(frozen=True)
+@record
 class CollectiveDetails:
     """Details of each collective: a code into the distinct details.
 
@@ -200,7 +201,7 @@ NO_OP = "(no op)"
 UNNAMED = "(unnamed)"
 
 
-@dataclass(frozen=True)
+@record
 class CommunicationCalls:
     """The kernels of communication libraries: their rows, collectives and sizes in bytes.
 
@@ -326,7 +327,7 @@ def call_columns(
     return devices.gpu[calls.row], stream, kind, start, attributed.duration[calls.row]
 
 
-@dataclass(frozen=True)
+@record
 class NcclMessage:
     """What NCCL says of the message of one kernel: the fields of `NcclMessages`, '' for no reduction."""
 

@@ -8,7 +8,6 @@ kernels of a group share in an unknown way stays unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from bridge.analyze.core.groups import counts, highest, lowest, sums
 from bridge.analyze.run.concurrency.collective_names import collective_of
 from bridge.importers.arrays import lookup, scatter
 from bridge.importers.frames import NcclCalls, key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.nesting import Nesting
@@ -28,7 +28,7 @@ NUMBERS = "bytes messages communicator ranks rank peer root reduction".split()
 SAME = ("communicator", "peer", "root")  # columns that calls of a group may agree on
 
 
-@dataclass(frozen=True)
+@record
 class NcclMessages:
     """What NCCL says of the messages of some kernels, a value each; -1 where it is not known.
 
@@ -72,7 +72,7 @@ def message_kind(function: str) -> str:
     return "SendRecv" if kind in ("Send", "Recv") else kind
 
 
-@dataclass(frozen=True)
+@record
 class _Joined:
     """The calls of NCCL: their nesting per thread, and the group of each.
 
@@ -183,7 +183,7 @@ def _numbered(
     return size, of_member, np.where(known & (of_kernel < size), of_kernel, NONE)
 
 
-@dataclass(frozen=True)
+@record
 class _Totals:
     """The messages of units: number, bytes, whether all are of one size, and what they agree on."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.analyze.core.devices import Devices
@@ -11,13 +9,14 @@ from bridge.analyze.core.groups import sums
 from bridge.analyze.core.kinds import is_communication
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import AttributedCapture, once
 
 KINDS = ANY, COMPUTE, COMMUNICATION, MEMOPS = ("any", "compute", "communication", "memops")
 
 
-@dataclass(frozen=True)
+@record
 class WorkKinds:
     """Whether each activity computes, communicates or copies; none is true of a graph recorded as a whole."""
 
@@ -35,7 +34,7 @@ def work_kinds(attributed: AttributedCapture) -> WorkKinds:
     return WorkKinds(kernels & ~communication, communication, memops)
 
 
-@dataclass(frozen=True)
+@record
 class Running:
     """Times at which some activities of each GPU ran: disjoint, sorted by GPU and time."""
 

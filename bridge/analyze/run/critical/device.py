@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from bridge.analyze.run.concurrency.clocks import JOINT, match_collectives
 from bridge.analyze.run.concurrency.collective_names import parse_kernel
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, Rows, number_groups, order_by
 
 
-@dataclass(frozen=True)
+@record
 class DevicePoints:
     """Points of all lanes, one after the other; after them those at which ranks met.
 

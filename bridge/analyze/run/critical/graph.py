@@ -7,17 +7,17 @@ point of another thread or stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from bridge.importers.records import record
 from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
 
 NEVER = np.iinfo(np.int64).min  # before all times
 
 
-@dataclass(frozen=True)
+@record
 class Graph:
     """Points and their predecessors.
 

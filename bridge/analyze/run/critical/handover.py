@@ -7,19 +7,18 @@ record this wait. It is known where the work of the engine counts for a range of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bridge.analyze.core.groups import highest, lowest
 from bridge.analyze.run.causes.host_timeline import count_before
 from bridge.analyze.run.critical.work import Work
 from bridge.importers.arrays import lookup, scatter
+from bridge.importers.records import record
 from bridge.join.arrays import Flags, Ints, number_groups, order_by
 from bridge.join.attribution import BY_ADOPTION
 
 
-@dataclass(frozen=True)
+@record
 class Handovers:
     """From ``start`` to ``end`` the thread ``waiting`` does nothing but wait for ``working``.
 

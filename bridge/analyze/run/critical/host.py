@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,7 @@ from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS, Work, placed, shifted
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import (
     BLOCK,
     NONE,
@@ -28,7 +27,7 @@ from bridge.join.arrays import (
 )
 
 
-@dataclass(frozen=True)
+@record
 class _Points:
     """Points of one sort, before all are sorted by thread and time."""
 
@@ -40,7 +39,7 @@ class _Points:
         return cls(stack.astype(np.int32), time)
 
 
-@dataclass(frozen=True)
+@record
 class HostPoints:
     """Points of all threads, one thread after the other, in order of time.
 
@@ -137,7 +136,7 @@ def node_times(work: Work) -> tuple[Ints, Ints]:
     return start, end
 
 
-@dataclass(frozen=True)
+@record
 class _NodePoints:
     """Points at which nodes end, inner ones first, and at which they start, outer ones first.
 
@@ -173,7 +172,7 @@ class _NodePoints:
         return cls((next(points), next(points)), np.concatenate((around, node), dtype=np.int32))
 
 
-@dataclass(frozen=True)
+@record
 class _CallPoints:
     """Points of each API call, one after the other: its start, what it waits for, its end.
 
@@ -286,7 +285,7 @@ def leading_threads(work: Work, waits: Waits) -> Ints:
     return result
 
 
-@dataclass(frozen=True)
+@record
 class _SystemPoints:
     """Points at which calls of the operating system end, then those at which they start.
 
@@ -325,7 +324,7 @@ class _SystemPoints:
         return cls(points, np.concatenate((np.full(len(rows), NONE), rows), dtype=np.int32))
 
 
-@dataclass(frozen=True)
+@record
 class _Spans:
     """Intervals of threads, which points may begin and end with but not lie within."""
 

@@ -9,7 +9,7 @@ as long as it did, or end at the pace at which they ended.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +21,7 @@ from bridge.analyze.run.critical.host import HostPoints
 from bridge.analyze.run.critical.retiming import Draft
 from bridge.analyze.run.critical.work import Work
 from bridge.importers.arrays import lookup, scatter
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
 WAITING = re.compile(
@@ -52,7 +53,7 @@ MAX_LOOKUPS = 20_000_000  # of waits and threads
 Pairs = tuple[Ints, Ints]
 
 
-@dataclass(frozen=True)
+@record
 class HostWaits:
     """Points at which threads return from waits of `MIN_WAIT_NS` or more, and the ``site`` of each, a number.
 
@@ -321,7 +322,7 @@ def _served(work: Work, host: HostPoints, waits: HostWaits, signal: Ints, proces
 # -- Waits that nobody recorded the end of
 
 
-@dataclass(frozen=True)
+@record
 class Releases:
     """Points at the ends of such ``waits``, and the points that stand for what ``released`` each, after all others.
 

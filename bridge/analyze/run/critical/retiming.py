@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.run.critical.graph import NEVER, Graph
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Integers, Ints, Rows, stable_order
 from bridge.join.forest import sums_above
 
@@ -104,7 +105,7 @@ class Draft:
 Change = Callable[[Draft], None]
 
 
-@dataclass(frozen=True)
+@record
 class Retiming:
     """The graph without the points that only pass on the time of the point before.
 
@@ -214,7 +215,7 @@ class Retiming:
         )
 
 
-@dataclass(frozen=True)
+@record
 class _Chains:
     """Some points of a graph, and the ``total`` of the delays up to each as if the graph were one chain.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,7 @@ from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS, ClocksDifferError, Work, placed
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
+from bridge.importers.records import record
 from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
 from bridge.join.attributed import AttributedCapture, once
 
@@ -61,7 +62,7 @@ KINDS = (
 KIND = {name: number for number, name in enumerate(KINDS)}
 
 
-@dataclass(frozen=True)
+@record
 class Elements:
     """The elements of the critical path in order of time: each begins where the one before ends.
 
@@ -86,7 +87,7 @@ class Elements:
         return Elements(filled.kind[rows], filled.name[rows], filled.start[rows], filled.end[rows])
 
 
-@dataclass(frozen=True)
+@record
 class Retimed:
     """The run that would have been: the graph with its times, the point with which it ends, and its length in ns."""
 
@@ -95,7 +96,7 @@ class Retimed:
     span: int
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """The graph of a run, and the part of the run that is selected, from ``first`` to ``last`` in ns.
 

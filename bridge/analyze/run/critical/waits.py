@@ -18,6 +18,7 @@ from bridge.analyze.run.critical.order import device_order, freed_after, queue_w
 from bridge.analyze.run.critical.work import Work
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, search_groups
 
 STREAM_WAIT = re.compile(r"cu(?:da)?StreamWaitEvent")
@@ -31,7 +32,7 @@ MAX_STEPS = 64  # back from the activity that ended last to one that was issued 
 KEY = ("report", "process", "correlation")
 
 
-@dataclass(frozen=True)
+@record
 class _Groups:
     """Activities in groups, each with a time by which it was issued."""
 
@@ -168,7 +169,7 @@ def _own_last(work: Work) -> Ints:
     return result
 
 
-@dataclass(frozen=True)
+@record
 class _Records:
     """The records of waits and events: codes of streams and events, and the record of each call."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -16,6 +15,7 @@ from bridge.analyze.run.causes.host_timeline import call_ends
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.importers.arrays import lookup, positions, scatter
 from bridge.importers.frames import key_codes
+from bridge.importers.records import record
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -44,7 +44,7 @@ class ClocksDifferError(ValueError):
     """Several files are not on one clock; the message is for the user."""
 
 
-@dataclass(frozen=True)
+@record
 class Polls:
     """Waits for events by asking: the call that asked ``first`` and the ``last``, which was told that it has come.
 
@@ -74,7 +74,7 @@ class Polls:
         return cls(order[first[is_wait]], order[last[is_wait]], inner)
 
 
-@dataclass(frozen=True)
+@record
 class Work:
     """Activities with valid times in the order of their lanes, and API calls, on one clock.
 

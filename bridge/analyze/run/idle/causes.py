@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from bridge.analyze.run.critical.work import MAX_LATENCY_NS
 from bridge.importers import frames
 from bridge.importers.arrays import lookup, scatter
 from bridge.importers.frames import Names
+from bridge.importers.records import record
 from bridge.join.arrays import (
     NONE,
     Flags,
@@ -111,7 +112,7 @@ JOINING = re.compile(
 )  # waits for own threads and processes
 
 
-@dataclass(frozen=True)
+@record
 class Causes:
     """Causes of gaps: one row per gap, cause (a position in `WORDS`), op and callee.
 
@@ -180,7 +181,7 @@ def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
 # -- From gaps to the points that they wait for
 
 
-@dataclass(frozen=True)
+@record
 class _Gaps:
     """Gaps on the clock of the run; ``last`` is the point from which the walk goes back, NONE if there is none."""
 
@@ -222,7 +223,7 @@ def _last_of_host(run: Run) -> Ints:
 # -- The pieces of gaps
 
 
-@dataclass(frozen=True)
+@record
 class _Pieces:
     """Pieces of gaps on the clock of the run; ``point`` ends what took the time, NONE where nothing is known."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from bridge.analyze.core import names
 from bridge.importers import frames
 from bridge.importers.capture import PROCESS_RANKS, Capture, Facts
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.options import RANK_METADATA_KEY
 
@@ -119,7 +120,7 @@ Home = tuple[int, int, str]  # rank, pid and source of the rank
 PROCESS_KEY = ("report", "process")
 
 
-@dataclass(frozen=True)
+@record
 class Member:
     """A process of a capture; ``works`` is False for helpers of working processes.
 

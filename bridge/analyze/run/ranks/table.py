@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from bridge.analyze.run.account import (
 from bridge.analyze.run.concurrency.clocks import Clocks
 from bridge.analyze.run.ranks.members import PLACE, UNKNOWN, Member, Ranks
 from bridge.importers import frames
+from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 
@@ -84,7 +84,7 @@ def _first_member(group: Ints, place: Ints, rows: np.ndarray, size: int) -> Ints
 TIMED = ("activities", "launches", "ranges")
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """All ranks of a run, one row each, and the ``totals`` by name; spans are in ns."""
 

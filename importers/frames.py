@@ -65,9 +65,9 @@ class Names:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Names:
         """Return names from a text per row."""
-        places: dict[str, int] = {}
-        codes = [places.setdefault(text, len(places)) for text in texts]
-        return cls(np.array(codes, np.int64), list(places))
+        rows = texts if isinstance(texts, list) else list(texts)
+        places = {text: place for place, text in enumerate(dict.fromkeys(rows))}
+        return cls(np.fromiter(map(places.__getitem__, rows), np.int64, len(rows)), list(places))
 
     @classmethod
     def none(cls, rows: int) -> Names:

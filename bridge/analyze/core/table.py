@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.arrays import MISSING
+from bridge.importers.arrays import MISSING, positions
 from bridge.importers.frames import Names
 
 if TYPE_CHECKING:
@@ -199,10 +199,12 @@ def _key(column: Array, is_upward: bool) -> Array:
     """Return numbers in the order of a column's values; numbers among texts come before these."""
     if column.dtype == object:
         names = Names.of(column.tolist())
-        places = [(isinstance(text, str), text) for text in names.texts]
-        order = sorted(range(len(places)), key=places.__getitem__)
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
+        try:
+            order = sorted(range(len(names.texts)), key=names.texts.__getitem__)
+        except TypeError:  # numbers among texts
+            places = [(isinstance(text, str), text) for text in names.texts]
+            order = sorted(range(len(places)), key=places.__getitem__)
+        rank = positions(np.array(order, np.int64), len(order))
         column = rank[names.codes]
     elif column.dtype.kind in "biu":  # of few bits, or without a sign, it has no negative
         column = column.astype(np.int64, copy=False)

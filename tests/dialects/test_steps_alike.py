@@ -54,7 +54,7 @@ def of_operators(joined):
     found = np.zeros(len(steps), np.int64)
     for first, last in steps.by_process():
         process = steps.process[first]
-        parts = [joined.capture.activities, joined.capture.launches, ranges[is_operator]]
+        parts = [joined.capture.activities, joined.capture.launches, ranges.take(is_operator)]
         ends = [attributed.end, None, None]
         before = Coverage.of(np.empty(0, np.int64), np.empty(0, np.int64))
         taken = []
@@ -76,10 +76,11 @@ def compare_steps(joined, tmp_path, tool_says):
     for pid, file in zip(pids, joined.export_tensorboard(tmp_path), strict=True):
         found = tool_says("in_tensorboard_steps.py", file)["steps"]
         assert f"_{pid}." in file.name
-        own = table[table["pid"] == pid]
-        for row, on_host in zip(own.to_dict("records"), operators[own.index], strict=True):
+        own = table["pid"] == pid
+        last = table["step"][own].max()
+        for row, on_host in zip(table[own].records(), operators[own], strict=True):
             if str(row["step"]) not in found:  # it drops the last ones for lack of kernels
-                assert row["step"] >= own["step"].max() - 1
+                assert row["step"] >= last - 1
                 continue
             *theirs, total = found[str(row["step"])]
             theirs = dict(zip(ROLES, theirs, strict=True))
@@ -164,7 +165,7 @@ def test_tensorboard_on_a_trace_of_the_profilers_own(name, reports, corpus, tool
     file = corpus / "kineto" / f"{name}.pt.trace.json.gz"
     found = tool_says("in_tensorboard_steps.py", file)["steps"]
     assert len(found) >= len(table) - 1 > 3
-    for row in table.to_dict("records")[: len(found)]:
+    for row in table.records()[: len(found)]:
         *theirs, total = found[str(row["step"])]
         theirs = dict(zip(ROLES, theirs, strict=True))
         assert total * US == row["wall_ns"]

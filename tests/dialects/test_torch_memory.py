@@ -15,10 +15,10 @@ def test_tensorboards_plugin_sees_the_same_memory(tmp_path, tool_says):
     held = MemoryUsage.of(joined.attributed)
     [file] = joined.export_tensorboard(tmp_path)
     found = tool_says("in_tensorboard_memory.py", file)
-    assert found["peaks"] == {"CPU -1": summary(held)["peak_bytes"].iloc[0]}
+    assert found["peaks"] == {"CPU -1": summary(held)["peak_bytes"][0]}
     assert [total for total, _, _ in found["curve"]] == held.used.tolist()
     assert [size for _, _, size in found["curve"]] == held.change.tolist()
-    ours = by_op(held).set_index("op")
+    ours = by_op(held).to_pandas().set_index("op")
     ops = found["ops"]["CPU"]
     compared = 0
     for op, (_, allocated, count, _, total, total_count, _) in ops.items():

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from bridge.importers.nsys import schema
-from bridge.importers.nsys.export import Strings, write_export
+from bridge.importers.nsys.write import Strings, write_export
 
 LAYERS = 48
 OPS = [f"aten::{n}" for n in "linear layer_norm softmax gelu add bmm dropout copy_".split()]

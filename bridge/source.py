@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridge.scale.listener import Listener
+from bridge.importers.listener import SILENT, Listener
 from bridge.scale.workers import WorkerOptions
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from bridge.store import StoredReport
 
 LOG = logging.getLogger("bridge.source")
-SILENT = Listener()
 ONE_PROCESS = WorkerOptions()  # this one, and as much memory as it takes
 
 
@@ -311,7 +310,11 @@ def read_files(
     what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
     with listener.doing(f"reading {what}"):
         return importers.load(
-            *reports, details=details, sidecar=sidecar, more_readers=plugins.readers
+            *reports,
+            details=details,
+            sidecar=sidecar,
+            more_readers=plugins.readers,
+            listener=listener,
         )
 
 

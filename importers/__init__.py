@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bridge.importers.capture import Capture, Facts, Reader, concat
 from bridge.importers.column_files import is_columnar
 from bridge.importers.errors import NoSuchReport, NotAReport, ReportError
 from bridge.importers.formats import MoreReaders, no_more, read
+from bridge.importers.listener import SILENT, Listener
 from bridge.importers.nsys.tables import EVERY, ONLY, SIDES, Details, requested_side
 from bridge.importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
 from bridge.importers.sides import select_side
@@ -26,6 +28,7 @@ def load(
     details: Details = True,
     sidecar: Sequence[str | Path] = (),
     more_readers: MoreReaders = no_more,
+    listener: Listener = SILENT,
 ) -> Capture:
     """Read one report, or several as one `Capture`.
 
@@ -43,7 +46,8 @@ def load(
     beside all others: ``details={EVERY, "call_chains"}``. ``ONLY["host"]`` or ``ONLY["gpu"]`` among the names
     reads ranges and calls alone, or the work of GPUs alone. ``sidecar`` names recordings (files or folders) with
     the details of annotated calls; by default those beside the report of the profiler are used.
-    ``more_readers`` returns readers of formats that are not built in.
+    ``more_readers`` returns readers of formats that are not built in. The ``listener`` hears of an
+    export that nsys makes, and of one that was left beside the report.
 
     Raises `ReportError`, whose message is one line for the user.
     """
@@ -53,43 +57,32 @@ def load(
     check_distinct(places)
     # Checked first, even if no detail that they hold is read.
     recordings = [_existing(Path(path)) for path in sidecar]
+    reader = partial(
+        read, details=details, sidecar=recordings, more_readers=more_readers, listener=listener
+    )
+    side = requested_side(details)
     captures = [
-        _load(place, str(path), details=details, sidecar=recordings, more_readers=more_readers)
-        for place, path in zip(places, paths, strict=True)
+        _load(place, str(path), reader, side) for place, path in zip(places, paths, strict=True)
     ]
     _check_same_profiler(captures)
     return concat(captures)
 
 
-def _load(
-    report: Location,
-    given: str,
-    details: Details,
-    sidecar: Sequence[Path],
-    more_readers: MoreReaders,
-) -> Capture:
+def _load(report: Location, given: str, reader: Callable[[Path], Capture], side: str) -> Capture:
     """Read a report, which is fetched first if it is at a URL; its facts get its path as it was given."""
     if isinstance(report, Url):
         with Downloads() as downloads:
-            return _load(
-                downloads.path(report),
-                str(report),
-                details=details,
-                sidecar=sidecar,
-                more_readers=more_readers,
-            )
+            return _load(downloads.path(report), str(report), reader, side)
     with errors_name_urls(report):
-        capture = _load_file(report, details, sidecar, more_readers)
+        capture = _load_file(report, reader, side)
     given = origin(report) or given
     return replace(capture, facts=tuple(replace(f, path=given) for f in capture.facts))
 
 
-def _load_file(
-    path: Path, details: Details, sidecar: Sequence[Path], more_readers: MoreReaders
-) -> Capture:
+def _load_file(path: Path, reader: Callable[[Path], Capture], side: str) -> Capture:
     try:
         _check_readable(path)
-        capture = select_side(read(path, details, sidecar, more_readers), requested_side(details))
+        capture = select_side(reader(path), side)
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
     facts = capture.facts[0]

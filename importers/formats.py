@@ -14,8 +14,10 @@ from pkgutil import resolve_name
 
 from bridge.importers.arrow_messages import is_arrow
 from bridge.importers.capture import Capture, Reader, check_durations, timed_frames
-from bridge.importers.errors import ExportFailed, NotAReport
+from bridge.importers.errors import ExportFailed, NotAReport, ReportError
+from bridge.importers.listener import Listener
 from bridge.importers.nsys import export
+from bridge.importers.nsys.export_cache import exports
 from bridge.importers.nsys.read import read as read_nsys
 from bridge.importers.nsys.tables import JSON, Details, has_detail
 
@@ -39,21 +41,26 @@ def no_more() -> Sequence[Reader]:
 
 
 def read(
-    path: Path, details: Details, sidecar: Sequence[Path], more_readers: MoreReaders
+    path: Path,
+    details: Details,
+    sidecar: Sequence[Path],
+    more_readers: MoreReaders,
+    listener: Listener,
 ) -> Capture:
     """Read an existing file or folder; raises `ReportError` or OSError.
 
-    ``more_readers`` returns the readers that are asked where none of `READERS` fits.
+    ``more_readers`` returns the readers that are asked where none of `READERS` fits; the
+    ``listener`` hears of exports.
     """
     if path.is_dir():
         path = path if path.name else path.resolve()  # the folder "." has no name
         LOG.debug("%s: a folder: read as tables of Nsight Systems", path)
-        return _read_nsys_with_recordings(path, details, sidecar)
+        return _read_nsys_with_recordings(path, details, sidecar, listener)
     with path.open("rb") as file:
         head = file.read(len(SQLITE))
         if head == SQLITE or is_arrow(head):
             LOG.debug("%s: begins as SQLite or Arrow: read as an export of Nsight Systems", path)
-            return _read_nsys_with_recordings(path, details, sidecar)
+            return _read_nsys_with_recordings(path, details, sidecar, listener)
     is_nsys = path.suffix in export.SUFFIXES
     for name, reader in _readers(no_more if is_nsys else more_readers):
         if reader.fits(path):
@@ -63,7 +70,7 @@ def read(
             return capture
         LOG.debug("%s: not of the format that reader %s knows", path, name)
     LOG.debug("%s: of no other known format: read as an export of Nsight Systems", path)
-    return _read_nsys_with_recordings(path, details, sidecar)
+    return _read_nsys_with_recordings(path, details, sidecar, listener)
 
 
 def _readers(more_readers: MoreReaders) -> Iterator[tuple[str, Reader]]:
@@ -73,24 +80,27 @@ def _readers(more_readers: MoreReaders) -> Iterator[tuple[str, Reader]]:
         yield reader.name, reader
 
 
-def _read_nsys_with_recordings(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
+def _read_nsys_with_recordings(
+    path: Path, details: Details, sidecar: Sequence[Path], listener: Listener
+) -> Capture:
     """Read a report of Nsight Systems, with the recordings beside it."""
-    capture = _read_nsys(path, details)
+    capture = _read_nsys(path, details, listener)
     return _with_recordings()(capture, path, sidecar) if has_detail(details, JSON) else capture
 
 
-def _read_nsys(path: Path, details: Details) -> Capture:
+def _read_nsys(path: Path, details: Details, listener: Listener) -> Capture:
     if path.suffix not in export.SUFFIXES:
         return read_nsys(path, details=details)
-    if (form := export.fastest_form()) != export.SQLITE:
+    failure: ReportError | None = None
+    for found in exports(path, listener=listener):
         try:
-            with export.exported(path, form) as tables:
+            with found as tables:
                 return read_nsys(tables, details=details)
         except (NotAReport, ExportFailed) as error:
-            LOG.debug("%s: not as %s, so as SQLite: %s", path, form, error)
-    # Also after a failure: SQLite may work where columns do not, and else it gives the message.
-    with export.exported(path) as sqlite:
-        return read_nsys(sqlite, details=details)
+            LOG.debug("%s: not so: %s", path, error)
+            failure = error
+    assert failure is not None  # at least one export was tried
+    raise failure
 
 
 @cache

@@ -37,6 +37,9 @@ MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
+# No test leaves exports in the cache of whoever runs it: those of the cache have one of their own.
+os.environ["BRIDGE_CACHE"] = "off"
+
 # Before 8.2 click mixed what goes to stdout and stderr, unless told not to.
 if "mix_stderr" in signature(CliRunner).parameters:
     CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)

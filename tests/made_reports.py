@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bridge.importers.nsys import schema
-from bridge.importers.nsys.export import Row, Strings, write_export
+from bridge.importers.nsys.write import Row, Strings, write_export
 
 VERSIONS = {schema.PRODUCT_VERSION: "2099.1.2.3-456v0", schema.SCHEMA_VERSION: "9.9.9"}
 STEP_NS = 1_000

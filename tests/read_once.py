@@ -25,12 +25,12 @@ def reading_once(known: dict[Any, Capture] | None = None) -> Iterator[None]:
     """
     read, known = formats.read, {} if known is None else known
 
-    def reading(path: Path, details: Any, sidecar: Any, more: Any) -> Capture:
+    def reading(path: Path, details: Any, sidecar: Any, **others: Any) -> Capture:
         is_now = path.stat()
         asked = details if isinstance(details, bool) else frozenset(details)
         key = path.absolute(), is_now.st_ino, is_now.st_mtime_ns, is_now.st_size, asked, *sidecar
         if key not in known:
-            known[key] = read(path, details, sidecar, more)
+            known[key] = read(path, details, sidecar, **others)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patched:

@@ -11,9 +11,9 @@ import pytest
 
 from bridge import store
 from bridge.analyze.tables.request import TableRequest
+from bridge.importers.listener import Listener
 from bridge.report import Report, load
 from bridge.scale.combined import CombinedReport
-from bridge.scale.listener import Listener
 from bridge.scale.workers import WorkerOptions
 from bridge.source import ReportInput, TimeRange, load_report, open_source
 from bridge.store import StoredReport

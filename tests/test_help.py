@@ -23,7 +23,7 @@ LISTED = {
     "Analyze": "summary report advise what-if memory why",
     "Look": "html trace view flame graph plot",
     "Compare": "diff",
-    "More": "runs bench onednn scrub mcp demo",
+    "More": "runs cache bench onednn scrub mcp demo",
 }
 MADE = ("report.sqlite", "before.sqlite", "after.sqlite", "rank0.sqlite", "rank1.sqlite")
 # What an example needs that is no report of Nsight Systems: a program, a browser, a tool, another file.

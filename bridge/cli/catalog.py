@@ -34,6 +34,7 @@ CATALOG = (
     CommandEntry("Look", "plot", "Draw charts as SVG, PNG or PDF"),
     CommandEntry("Compare", "diff", "Compare two reports, fail at limits"),
     CommandEntry("More", "runs", "List, show and remove stored runs"),
+    CommandEntry("More", "cache", "List or clear the exports that are kept"),
     CommandEntry("More", "bench", "Time a function over a range of sizes"),
     CommandEntry("More", "onednn", "Summarize a oneDNN log"),
     CommandEntry("More", "scrub", "Copy a report without private data"),

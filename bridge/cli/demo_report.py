@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT
 from bridge.importers.nsys import schema
-from bridge.importers.nsys.export import Row, Strings, write_export
 from bridge.importers.nsys.stacks import OP_SOURCE
+from bridge.importers.nsys.write import Row, Strings, write_export
 
 PROCESS = 4242 << 24
 

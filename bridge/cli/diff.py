@@ -164,6 +164,7 @@ SUFFIXES = {"xml": "junit"}
 @selection_options.time_range
 @selection_options.rows("op=aten::*, diff>10us, state=slower")
 @options.attribution_options
+@options.no_cache_option
 @outputs.output(FORMATS, SUFFIXES)
 @click.pass_context
 def diff(

@@ -231,6 +231,7 @@ class ImportResult(NamedTuple):
 @options.store_option
 @options.rules_option
 @options.sidecar
+@options.no_cache_option
 @options.rank_from_option
 @options.ncu_option
 @rare_option(

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,8 +19,8 @@ from bridge.cli import completion
 from bridge.cli.catalog import WITHOUT_TIMELINE
 from bridge.cli.help import attribution_option, option, report_option, table_option
 from bridge.cli.hints import DEFAULT_STORE, with_report
-from bridge.cli.timeout import stage, timeout_option
-from bridge.scale.listener import Listener
+from bridge.cli.timeout import running_stage, stage, timeout_option
+from bridge.importers.listener import Listener
 
 if TYPE_CHECKING:
     from bridge.importers.nsys.tables import Details
@@ -40,19 +40,23 @@ REFRESH = 8  # times per second
 
 
 @contextmanager
-def doing(what: str) -> Iterator[None]:
-    """Show on a terminal what the block does and for how long already, if it takes more than a second."""
-    with stage(what), _shown(what):
-        yield
+def doing(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what the block does and for how long already, if it takes more than a second.
+
+    Gives a function that shows what the block does now. Within another such block, that one shows it.
+    """
+    is_inside = bool(running_stage())
+    with stage(what) as now, nullcontext() if is_inside else _shown():
+        yield now
 
 
 @contextmanager
-def _shown(what: str) -> Iterator[None]:
+def _shown() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
     over = threading.Event()
-    thread = threading.Thread(target=_say, args=(what, over), daemon=True)
+    thread = threading.Thread(target=_say, args=(over,), daemon=True)
     thread.start()
     try:
         yield
@@ -61,7 +65,7 @@ def _shown(what: str) -> Iterator[None]:
         thread.join()
 
 
-def _say(what: str, over: threading.Event) -> None:
+def _say(over: threading.Event) -> None:
     if over.wait(PATIENCE):
         return
     from rich.console import Console
@@ -71,9 +75,9 @@ def _say(what: str, over: threading.Event) -> None:
     with Progress(
         *columns, console=Console(stderr=True), transient=True, auto_refresh=False
     ) as progress:
-        progress.add_task(what, total=None)
+        task = progress.add_task(running_stage(), total=None)
         while not over.wait(1 / REFRESH):
-            progress.refresh()
+            progress.update(task, description=running_stage(), refresh=True)
 
 
 # -- Ranks from paths
@@ -232,6 +236,25 @@ ncu_option = report_option(
 )
 
 
+def _without_cache(context: click.Context, _option: click.Parameter, given: bool) -> None:
+    """Switch the cache of exports off for the command, and for the processes that it starts."""
+    if given and not context.resilient_parsing:
+        from bridge.importers.nsys import export_cache
+
+        context.with_resource(export_cache.switched_off())
+
+
+no_cache_option = report_option(
+    "--no-cache",
+    is_flag=True,
+    expose_value=False,
+    callback=_without_cache,
+    help="Export an .nsys-rep anew and do not keep the export: see bridge cache.",
+    after="--timeout",
+    rare=True,
+)
+
+
 def parse_names(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
     """Read names separated by commas, each once."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -287,7 +310,7 @@ def _parameters(command: Any) -> list[str]:
 def report_input(command: F) -> F:
     """Give a command the options that select a report as one parameter ``source``, and a time limit."""
     options = (reports_argument, run_option, store_option, sidecar, *ATTRIBUTION_OPTIONS)
-    return timeout_option(collected("source", _report_input, *options)(command))
+    return no_cache_option(timeout_option(collected("source", _report_input, *options)(command)))
 
 
 def _report_input(
@@ -383,7 +406,7 @@ class Printer(Listener):
 
         click.echo(clean(line), err=True)
 
-    def doing(self, what: str, /) -> AbstractContextManager[None]:
+    def doing(self, what: str, /) -> AbstractContextManager[Callable[[str], None]]:
         """Show what takes a while."""
         return doing(what)
 

@@ -71,6 +71,7 @@ class Texts(click.ParamType):  # type: ignore[type-arg] # generic in new version
     section="Workers",
     rare=True,
 )
+@options.no_cache_option
 @outputs.output()
 def scrub(
     source: Path,
@@ -91,6 +92,7 @@ def scrub(
     from bridge.cli.options import doing
     from bridge.importers.errors import NoSuchReport
     from bridge.importers.nsys import export
+    from bridge.importers.nsys.export_cache import exported
     from bridge.importers.nsys.scrub import scrub as copied
     from bridge.output import whole
 
@@ -104,8 +106,8 @@ def scrub(
     words = {"also": [*chain(*also)], "keep": [*chain(*keep)]}
     with doing("copying"), whole(target, force=output.force) as draft:
         if source.suffix in export.SUFFIXES:
-            with export.exported(source) as exported:
-                removed = copied(exported, draft, **words, strict=strict)
+            with exported(source, options.PRINTER) as database:
+                removed = copied(database, draft, **words, strict=strict)
         else:
             removed = copied(source, draft, **words, strict=strict)
     click.echo(f"{target}: a copy without\n{_removals(removed)}\n{_suspicious(removed)}", nl=False)

@@ -27,11 +27,15 @@ _stages: list[str] = []  # what the command is doing, the innermost last
 
 
 @contextmanager
-def stage(what: str) -> Iterator[None]:
-    """Note what a block does, as "reading report.sqlite", for the line of a command that is stopped."""
+def stage(what: str) -> Iterator[Callable[[str], None]]:
+    """Note what a block does, as "reading report.sqlite", for the line of a command that is stopped.
+
+    Gives a function that notes what the block does now.
+    """
+    place = len(_stages)
     _stages.append(what)
     try:
-        yield
+        yield lambda now: _stages.__setitem__(place, now)
     finally:
         _stages.pop()
 

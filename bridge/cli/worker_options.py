@@ -23,10 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _bytes(context: click.Context, _option: click.Parameter, text: str | None) -> int:
     if text is None or context.resilient_parsing:
         return 0
-    from bridge.scale.windows.window import parse_memory
+    from bridge.knowledge.amounts import parse_bytes
 
     try:
-        return parse_memory(text)
+        return parse_bytes(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

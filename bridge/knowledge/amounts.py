@@ -9,6 +9,8 @@ from typing import NamedTuple
 NS, PERCENT = "ns", "%"
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 AMOUNT = re.compile(rf"(-?\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
+BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 LARGE_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))  # in ns, largest first
 
 
@@ -41,6 +43,16 @@ def parse_time_ns(text: str) -> int:
         units = ", ".join(f"{match[1]}{unit}" for unit in ("s", "ms", "us"))
         raise ValueError(f"{text!r} has no unit: write {units} or {match[1]}ns")
     return round(number)
+
+
+def parse_bytes(text: str) -> int:
+    """Return an amount of memory in bytes: ``2GB``, ``512MiB``, ``1.5G``. Raises ValueError for other texts."""
+    match = BYTES.fullmatch(text.strip())
+    if match and (match[2] or not match[3]):
+        unit = (1024 if match[3] else 1000) ** POWERS[match[2].upper()]
+        if amount := int(float(match[1]) * unit):
+            return amount
+    raise ValueError(f"{text!r} is no amount of memory: write 2GB, 512MiB or 1.5G")
 
 
 def time_text(ns: float) -> str:

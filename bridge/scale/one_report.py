@@ -13,6 +13,7 @@ from bridge.analyze.core import no_timeline
 from bridge.importers.errors import NoSuchReport, ReportError
 from bridge.importers.identity import identity
 from bridge.importers.nsys import export
+from bridge.importers.nsys.export_cache import exported
 from bridge.importers.remote import Downloads, errors_name_urls
 from bridge.importers.sqlite_columns import THREADS
 from bridge.report import join
@@ -106,7 +107,7 @@ def in_windows(task: Task) -> Aggregates | None:
 @contextmanager
 def _export(path: Path) -> Iterator[Path]:
     if path.suffix in export.SUFFIXES and not window.is_export(path):
-        with export.exported(path) as made:
+        with exported(path) as made:
             yield made
     else:
         yield path

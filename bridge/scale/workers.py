@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.analyze.core.table import Table
-from bridge.scale.listener import Listener
+from bridge.importers.listener import Listener
 
 if TYPE_CHECKING:
     from bridge.importers.remote import Location

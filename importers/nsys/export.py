@@ -1,27 +1,21 @@
-"""Make exports of Nsight Systems: from .nsys-rep files with nsys, or from rows.
-
-`exported` runs the ``nsys export`` of this machine into a temporary folder, which is deleted
-afterwards; the folder of the input does not change. `write_export` writes small exports for the
-demonstration and for tests without a GPU.
-"""
+"""Run ``nsys export``: which forms the nsys of this machine offers, and how one is made."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import sqlite3
+import signal
 import subprocess
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
-
-import numpy as np
+from typing import Self
 
 from bridge.importers.column_files import ARROW, open_tables, write_texts
 from bridge.importers.errors import ExportFailed
+from bridge.importers.listener import SILENT, Listener
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.tables import Table
 from bridge.importers.programs import find_program
@@ -35,9 +29,7 @@ TIME_LIMIT_S = 3600
 HELP_LIMIT_S = 60
 SQLITE, CHOICE = "sqlite", "BRIDGE_NSYS_EXPORT"
 FASTER = ("arrowdir", "arrow")  # forms that are exported and read faster, the best first
-
-
-# -- Exports by nsys
+PER_CENT = re.compile(rb"(\d+)%")
 
 
 @record
@@ -50,8 +42,7 @@ class Offer:
     @classmethod
     def of(cls, nsys: str) -> Self:
         """Return what the help of an nsys says; no forms if it is not understood."""
-        done = _run([nsys, "export", "--help"], HELP_LIMIT_S)
-        text = done.stdout + done.stderr if isinstance(done, subprocess.CompletedProcess) else ""
+        text = _output([nsys, "export", "--help"])
         listed = re.search(r"--type=\s*Possible values are:([^.]*)\.", text)
         forms = frozenset(re.findall(r"\w+", listed[1])) if listed else frozenset()
         return cls(forms, "--tables=" in text)
@@ -69,12 +60,12 @@ def fastest_form() -> str:
     return fastest
 
 
-@contextmanager
-def exported(path: Path, form: str = SQLITE) -> Iterator[Path]:
-    """Yield the export of a report under the report's name; it is deleted afterwards.
+def make(path: Path, target: Path, form: str = SQLITE, listener: Listener = SILENT) -> None:
+    """Export a report to ``target``, which does not exist; ``form`` is a type of ``nsys export``.
 
-    ``form`` is a type of ``nsys export``. A columnar export gets the table that nsys writes only
-    into SQLite exports. Raises ExportFailed.
+    A columnar export gets the table that nsys writes only into SQLite exports. If the export fails
+    or is interrupted, what it has written stays: let ``target`` be in a folder that is deleted.
+    Raises ExportFailed.
     """
     nsys = find_program("nsys")
     if nsys is None:
@@ -82,40 +73,84 @@ def exported(path: Path, form: str = SQLITE) -> Iterator[Path]:
             f"{path.name}: reading it needs nsys, which is not on the PATH; install Nsight Systems,"
             f" or run 'nsys export --type sqlite {path.name}' where it was recorded"
         )
-    with tempfile.TemporaryDirectory(prefix="bridge-export-") as folder:
-        target = Path(folder) / f"export.{form}"
-        _export(nsys, path, target, form)
+    what = f"exporting {path.name} with nsys"
+    with listener.doing(what) as now:
+        _export(nsys, path, target, form, on_percent=lambda percent: now(f"{what}: {percent} %"))
         if form != SQLITE:
             _add_capture(nsys, path, target)
-        yield target.rename(target.with_name(path.name))
 
 
-def _export(nsys: str, path: Path, target: Path, form: str, *options: str) -> None:
+def _export(
+    nsys: str,
+    path: Path,
+    target: Path,
+    form: str,
+    *options: str,
+    on_percent: Callable[[int], None] | None = None,
+) -> None:
     command = [nsys, "export", "--type", form, *options, "--output", str(target)]
-    done = _run([*command, str(path.resolve())], TIME_LIMIT_S)
-    if not isinstance(done, subprocess.CompletedProcess):
-        raise ExportFailed(f"{path.name}: nsys export did not run: {done}") from done
+    try:
+        done = _run([*command, str(path.resolve())], TIME_LIMIT_S, on_percent)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ExportFailed(f"{path.name}: nsys export did not run: {error}") from error
     # A failed export leaves a readable database without rows: check the exit status.
     if done.returncode or not target.exists():
         raise ExportFailed(
-            f"{path.name}: nsys export failed ({_error_line(done.stdout + done.stderr)});"
+            f"{path.name}: nsys export failed ({_error_line(done.stdout)});"
             f" is {nsys} ({_version(nsys)}) older than the nsys that recorded it?"
         )
 
 
 def _run(
-    command: Sequence[str], limit: int
-) -> subprocess.CompletedProcess[str] | OSError | subprocess.TimeoutExpired:
-    """Run a command; return its output, or why it did not run."""
+    command: Sequence[str], limit: int, on_percent: Callable[[int], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and return what it printed; ``on_percent`` hears the progress that it prints.
+
+    However this ends, by Ctrl-C too, nothing of the command runs on. Raises OSError and TimeoutExpired.
+    """
     LOG.debug("running %s", command)
+    printed, late = b"", threading.Event()
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+
+        def stop() -> None:
+            late.set()
+            _kill(process)
+
+        timer = threading.Timer(limit, stop)
+        timer.start()
+        try:
+            while chunk := process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
+                printed += chunk
+                if on_percent and (percents := PER_CENT.findall(chunk)):
+                    on_percent(int(percents[-1]))
+            process.wait()
+        finally:
+            timer.cancel()
+            _kill(process)
+    if late.is_set():
+        raise subprocess.TimeoutExpired(command, limit)
+    LOG.debug("%s ended with exit status %d", command[0], process.returncode)
+    text = printed.decode(errors="replace").replace("\r", "\n")
+    return subprocess.CompletedProcess(command, process.returncode, text)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command with all that it started, if it still runs."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _output(command: Sequence[str]) -> str:
+    """Return what a command prints; '' if it does not run."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=limit, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return error
-    LOG.debug("%s ended with exit status %d", command[0], done.returncode)
-    return done
+        return _run(command, HELP_LIMIT_S).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def _add_capture(nsys: str, path: Path, target: Path) -> None:
@@ -131,6 +166,7 @@ def _add_capture(nsys: str, path: Path, target: Path) -> None:
     database = target.with_name("capture.sqlite")
     _export(nsys, path, database, SQLITE, "--tables", name)
     columns = _texts(database, schema.CAPTURE)
+    database.unlink()
     if target.is_dir():
         write_texts(target / f"{name}{ARROW}", name, columns)
     else:
@@ -155,116 +191,5 @@ def _error_line(output: str) -> str:
 
 
 def _version(nsys: str) -> str:
-    done = _run([nsys, "--version"], HELP_LIMIT_S)
-    words = done.stdout.split() if isinstance(done, subprocess.CompletedProcess) else []
+    words = _output([nsys, "--version"]).split()
     return words[-1] if words else "unknown version"
-
-
-# -- Exports from rows
-
-
-Row = Mapping[str, int | float | str | None]
-
-
-class Strings:
-    """The table of strings of an export: every distinct text gets an id."""
-
-    def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        """Return the id of a text."""
-        return self.ids.setdefault(text, len(self.ids) + 1)
-
-    def rows(self) -> list[Row]:
-        """Return the rows of the table."""
-        return [{"id": number, "value": text} for text, number in self.ids.items()]
-
-
-class ExportWriter:
-    """Writes an SQLite export in columns; its tables are named as in `schema.READ`."""
-
-    def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path)
-        # The file is a draft until it is complete, so nothing is lost if the machine fails meanwhile.
-        self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.execute("PRAGMA journal_mode = OFF")
-        self._created: set[str] = set()
-
-    def append(self, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Append rows, given as sequences of equal length by our names of the columns; None is NULL.
-
-        A column that is left out is NULL.
-        """
-        described = schema.READ[table]
-        if table not in self._created:
-            self._connection.execute(_create_statement(described))
-            self._created.add(table)
-        names = ", ".join(f'"{described.columns[ours].sources[0]}"' for ours in columns)
-        places = ", ".join("?" * len(columns))
-        self._connection.executemany(
-            f'INSERT INTO "{described.name}" ({names}) VALUES ({places})',
-            zip(*columns.values(), strict=True),
-        )
-
-    def close(self) -> None:
-        """Commit and close."""
-        self._connection.commit()
-        self._connection.close()
-
-
-def without_zero(values: np.ndarray) -> Any:
-    """Return values for `ExportWriter`, with NULL for 0."""
-    return without(values, 0)
-
-
-def without(values: np.ndarray, absent: int) -> Any:
-    """Return values for `ExportWriter`, with NULL for an absent one."""
-    return where(values != absent, values)
-
-
-def where(mask: np.ndarray, values: np.ndarray) -> Any:
-    """Return values for `ExportWriter`, with NULL where the mask is false."""
-    if mask.all():
-        return values
-    result = values.astype(object)
-    result[~mask] = None
-    return result.tolist()
-
-
-def write_export(
-    path: Path, tables: Mapping[str, Iterable[Row]], versions: Mapping[str, str] | None = None
-) -> None:
-    """Write an SQLite export with these rows.
-
-    ``tables`` maps names of `schema.READ` to rows, whose keys are our names of the columns; a
-    column that is left out is NULL. ``versions`` are names and values of the table of versions.
-    """
-    version_rows = [{"name": name, "value": value} for name, value in (versions or {}).items()]
-    connection = sqlite3.connect(path)
-    try:
-        for name, rows in {
-            **tables,
-            **({"versions": version_rows} if version_rows else {}),
-        }.items():
-            _write_table(connection, schema.READ[name], rows)
-        connection.commit()
-    finally:
-        connection.close()
-
-
-def _write_table(connection: sqlite3.Connection, table: Table, rows: Iterable[Row]) -> None:
-    columns = {ours: column.sources[0] for ours, column in table.columns.items()}
-    connection.execute(_create_statement(table))
-    for row in rows:
-        values = {columns[ours]: value for ours, value in row.items()}
-        names, placeholders = ", ".join(f'"{c}"' for c in values), ", ".join("?" * len(values))
-        connection.execute(
-            f'INSERT INTO "{table.name}" ({names}) VALUES ({placeholders})', list(values.values())
-        )
-
-
-def _create_statement(table: Table) -> str:
-    types = {column.sources[0]: column.kind for column in table.columns.values()}
-    declarations = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
-    return f'CREATE TABLE "{table.name}" ({declarations})'

@@ -408,6 +408,15 @@ VERSIONS = (  # renamed after 3.1
     Table("META_DATA_EXPORT", _NAME_VALUE),
     Table("EXPORT_META_DATA", _NAME_VALUE),
 )
+# Other rows of VERSIONS. Their names begin with EXPORT_ or EXPORT_PARAM_, by the version.
+EXPORT_PREFIX = re.compile("^EXPORT_(PARAM_)?")
+EXPORT_SECONDS, EXPORT_INPUT = "TIME", "INPUT_FILE"
+WHOLE_EXPORT = {  # what those say that leave nothing out and shift no times
+    "TABLES_TO_EXPORT": "",
+    "TIMES_TO_EXPORT": "",
+    "TIME_NORMALIZE": "false",
+    "TIME_SHIFT": "0",
+}
 PRODUCT_VERSION, SCHEMA_VERSION = "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION"
 
 READ = {  # every table that is read, by our name

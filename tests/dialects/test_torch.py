@@ -12,7 +12,7 @@ from bridge.analyze.core.time_range import step_windows
 from bridge.analyze.draw.dialects import TORCH
 from bridge.analyze.draw.timeline import Selection
 from bridge.importers import frames
-from bridge.importers.nsys.export import write_export
+from bridge.importers.nsys.write import write_export
 from bridge.output import OutputError
 
 TRAINING = "mnist-training"

@@ -7,7 +7,7 @@ from join.plain_writer import CALLS, COPIES, FILLS, GRAPHS, KERNELS, PID, TID, c
 from made_reports import MARK, PUSH_POP
 
 from bridge.importers import frames, load
-from bridge.importers.nsys import export as own
+from bridge.importers.nsys import write as own
 from bridge.report import join
 
 DECOMPRESSIONS = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge
-from bridge.importers.nsys.export import Strings, write_export
+from bridge.importers.nsys.write import Strings, write_export
 from bridge.join.attribution import NodeEvents, creation_of
 
 pytestmark = pytest.mark.slow

@@ -234,7 +234,7 @@ def test_flops_and_shapes_of_recordings(tmp_path):
 
     import made_reports
 
-    from bridge.importers.nsys.export import write_export
+    from bridge.importers.nsys.write import write_export
 
     thread, strings = 100 * 2**24 | 100, [{"id": 1, "value": "mm"}]
     details = [json.dumps({"shapes": [[n, 3], None], "flops": 500 * n}) for n in (2, 2, 4)]
@@ -400,7 +400,7 @@ def test_events_of_no_length_count(tmp_path):
 def test_slices_are_one_call(tmp_path):
     import made_reports
 
-    from bridge.importers.nsys.export import write_export
+    from bridge.importers.nsys.write import write_export
 
     thread, call = 100 * 2**24 | 100, 0x4E42 << 48 | 7
     ranges = [

@@ -11,7 +11,7 @@ import real_parts
 import bridge.report
 from bridge.analyze.draw.timeline import timeline
 from bridge.importers import ReportError
-from bridge.importers.nsys.export import Strings, write_export
+from bridge.importers.nsys.write import Strings, write_export
 from bridge.render.chrome import chrome
 
 PROCESS = 77 << 24

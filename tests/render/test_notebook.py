@@ -12,7 +12,7 @@ from advice.story import Story
 
 import bridge
 from bridge.analyze.core.catalog import VIEWS
-from bridge.importers.nsys.export import write_export
+from bridge.importers.nsys.write import write_export
 from bridge.render import notebook
 
 NS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}

@@ -13,7 +13,7 @@ from command import bridge, done
 from bridge import store
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli.demo_report import make
-from bridge.importers.nsys.export import Strings, write_export
+from bridge.importers.nsys.write import Strings, write_export
 from bridge.store.tables import SUMMARIES, open_store
 
 FORMATS = ("json", "csv", "md", "table")

@@ -8,7 +8,7 @@ from pathlib import Path
 from made_reports import PUSH_POP, START_END, VERSIONS, process, thread
 
 from bridge.importers.nsys import schema
-from bridge.importers.nsys.export import Strings, write_export
+from bridge.importers.nsys.write import Strings, write_export
 
 LONG = 1_000
 OPS = ("a", "b", "c", "aten::mm, seq = {}, op_id = {}, sizes = [[{}, 3]]", "nn.Module: x")

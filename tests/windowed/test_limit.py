@@ -16,6 +16,7 @@ from bridge import importers
 from bridge.analyze.tables.request import TableRequest
 from bridge.importers.errors import ReportError
 from bridge.join.grammar import parse
+from bridge.knowledge import amounts
 from bridge.scale.requests import PartRequest
 from bridge.scale.windows import window
 
@@ -39,13 +40,13 @@ OPS, KERNELS = PartRequest(TableRequest("op"), ()), PartRequest(TableRequest("ke
     ],
 )
 def test_amounts(text, amount):
-    assert window.parse_memory(text) == amount
+    assert amounts.parse_bytes(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "2 apples", "-1GB", "1iB", "GB", "1e9", "nan", "0.1"])
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(ValueError, match="is no amount of memory"):
-        window.parse_memory(text)
+        amounts.parse_bytes(text)
 
 
 def test_a_command_refuses_it_too(tmp_path):

@@ -13,7 +13,7 @@ from bridge.capture.cupti.clock import Clock
 from bridge.capture.cupti.spool import ANNOTATIONS, WITNESS, WITNESS_FIELDS, Process
 from bridge.importers import frames
 from bridge.importers.nsys import schema
-from bridge.importers.nsys.export import where, without_zero
+from bridge.importers.nsys.write import where, without_zero
 from bridge.importers.recording.lines import (
     END,
     KIND,

@@ -27,7 +27,7 @@ from bridge.capture.cupti.spool import (
 from bridge.capture.tool import CaptureError
 from bridge.importers import frames
 from bridge.importers.nsys import schema
-from bridge.importers.nsys.export import ExportWriter, Strings, where, without, without_zero
+from bridge.importers.nsys.write import ExportWriter, Strings, where, without, without_zero
 from bridge.importers.recording.lines import PROCESS_BITS
 from bridge.knowledge.package import VERSION
 from bridge.output import whole

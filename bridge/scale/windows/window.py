@@ -49,9 +49,6 @@ class WindowsError(ReportError):
 # -- The memory that a report takes, and the number of windows that fit into less
 
 
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 MB = 10**6
 # Measured (docs/memory-limit.md), in bytes: the process with its libraries, a row of a table in its window, and an API
 # call in the survey of the whole report.
@@ -82,16 +79,6 @@ MOST_WINDOWS = 1_000
 SPARE = 1.1  # times the limit: the memory of a window is an estimate
 STATUS = Path("/proc/self/status")  # proc(5)
 BYTES_PER_BYTE = 8  # of a file that is not an export: memory to read it
-
-
-def parse_memory(text: str) -> int:
-    """Return an amount of memory in bytes: ``2GB``, ``512MiB``, ``1.5G``. Raises ValueError for other texts."""
-    match = AMOUNT.fullmatch(text.strip())
-    if match and (match[2] or not match[3]):
-        of = BINARY if match[3] else UNITS
-        if bytes_ := int(float(match[1]) * of[match[2].upper()]):
-            return bytes_
-    raise ValueError(f"{text!r} is no amount of memory: write 2GB, 512MiB or 1.5G")
 
 
 def is_export(path: Path) -> bool:

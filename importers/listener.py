@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 
@@ -15,6 +15,13 @@ class Listener:
     def say(self, line: str) -> None:
         """Take a line on the progress."""
 
-    def doing(self, _what: str, /) -> AbstractContextManager[None]:
-        """Return a context for what takes a while, as "reading report.sqlite"."""
-        return nullcontext()
+    def doing(self, _what: str, /) -> AbstractContextManager[Callable[[str], None]]:
+        """Return a context for what takes a while, as "reading report.sqlite"; it gives a function that renames it."""
+        return nullcontext(_heard)
+
+
+def _heard(_what: str, /) -> None:
+    """Take what is done now."""
+
+
+SILENT = Listener()

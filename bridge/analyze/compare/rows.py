@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.core.groups import counts, quantiles, ratio, sums, texts
-from bridge.analyze.tables.dimensions import CODINGS, range_events
+from bridge.analyze.tables.dimensions import range_events
 from bridge.analyze.tables.range_columns import first_slices
 from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
+from bridge.join.forest import distinct_paths
 from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
 
 # -- Names of kernels without parts that depend on the build or the input
@@ -214,56 +215,69 @@ def match_calls(before: AttributedCapture, after: AttributedCapture) -> CallPair
     A process is identified by its position, by id, among those of its file, as ranks are started in
     that order.
     """
-    sides = [_OrderedCalls.of(attributed) for attributed in (before, after)]
-    codes = factorize(np.concatenate([side.paths for side in sides]))[0]
-    paths = np.split(codes, [len(sides[0].paths)])
-    reports, places = (
-        max(int(getattr(side, name).max(initial=0)) for side in sides) + 1
-        for name in ("report", "place")
-    )
-    group, size = _common_codes(
-        [
-            (shared[side.path] * places + side.place) * reports + side.report
-            for side, shared in zip(sides, paths, strict=True)
-        ]
-    )
+    sides = [_Calls.of(attributed) for attributed in (before, after)]
+    keys = [np.concatenate([getattr(side, name) for side in sides]) for name in ("report", "place")]
+    number, rows = number_groups(_common_paths(sides), *keys)
+    groups = np.split(number, [len(sides[0].report)])
     orders = [
-        order[stable_order(of[order])]
-        for of, order in zip(group, (s.order for s in sides), strict=True)
+        order[stable_order(group[order])]
+        for group, order in zip(groups, (side.order for side in sides), strict=True)
     ]
-    group_count = np.minimum(*(counts(of, size) for of in group))
+    matched = np.minimum(*(counts(group, len(rows)) for group in groups))
     return CallPairs(
         *(
-            _first_of_groups(of[order], order, group_count)
-            for of, order in zip(group, orders, strict=True)
+            _first_of_groups(group[order], order, matched)
+            for group, order in zip(groups, orders, strict=True)
         )
     )
 
 
 @record
-class _OrderedCalls:
-    """The calls of a side: path, file, position of the process, and their order in time."""
+class _Calls:
+    """The calls of a side: file, position of the process, and their order in time.
 
-    path: Ints
-    paths: np.ndarray
+    The tree of ranges has a node of each call, also of one that is in no tree: a root of its own.
+    ``name`` is a code of the name of each node.
+    """
+
     report: Ints
     place: Ints
     order: Ints
+    node: Ints
+    parent: Ints
+    name: Ints
+    names: Sequence[str]
 
     @classmethod
-    def of(cls, attributed: AttributedCapture) -> _OrderedCalls:
-        firsts = first_slices(attributed)
-        coded = CODINGS["path"](attributed, [range_events(attributed, firsts)])
-        ranges = attributed.capture.ranges
-        report, process, start = ranges.report[firsts], ranges.process[firsts], ranges.start[firsts]
-        place = _process_positions(report, process)
+    def of(cls, attributed: AttributedCapture) -> _Calls:
+        firsts, ranges = first_slices(attributed), attributed.capture.ranges
+        parent, (name, names) = attributed.hierarchy.parent, attributed.hierarchy_names
+        node = range_events(attributed, firsts).node
+        outside = np.flatnonzero(node == NONE)
+        node[outside] = len(parent) + np.arange(len(outside))
         return cls(
-            path=coded.codes[0],
-            paths=coded.labels["path"],
-            report=report,
-            place=place,
-            order=order_by(start),
+            report=ranges.report[firsts],
+            place=_process_positions(ranges.report[firsts], ranges.process[firsts]),
+            order=order_by(ranges.start[firsts]),
+            node=node,
+            parent=np.concatenate((parent, np.full(len(outside), NONE))),
+            name=np.concatenate((name, attributed.op[firsts[outside]])),
+            names=names,
         )
+
+
+def _common_paths(sides: Sequence[_Calls]) -> Ints:
+    """Return the path of names to each call of all sides, as a code that is the same on all sides."""
+    code = factorize(texts([name for side in sides for name in side.names]))[0]
+    parents, names, calls = [], [], []
+    nodes = known = 0
+    for side in sides:
+        parents.append(np.where(side.parent == NONE, NONE, side.parent + nodes))
+        names.append(code[known + side.name])
+        calls.append(side.node + nodes)
+        nodes, known = nodes + len(side.parent), known + len(side.names)
+    path = distinct_paths(np.concatenate(parents), np.concatenate(names))[2]
+    return path[np.concatenate(calls)]
 
 
 def _process_positions(report: Ints, process: Ints) -> Ints:
@@ -275,12 +289,6 @@ def _process_positions(report: Ints, process: Ints) -> Ints:
         start[first:] = first
     result: Ints = (position - start)[code]
     return result
-
-
-def _common_codes(keys: list[Ints]) -> tuple[list[Ints], int]:
-    """Return the keys of both sides as common codes, and the number of codes."""
-    codes, distinct = factorize(np.concatenate(keys))
-    return np.split(codes.astype(np.int64), [len(keys[0])]), len(distinct)
 
 
 def _first_of_groups(group: Ints, rows: Ints, size: Ints) -> Ints:

@@ -19,12 +19,14 @@ LARGE = 1 << 16  # values from which on the time to import pandas is less than t
 
 def lookup(values: NDArray[Scalar], rows: Integers, missing: Any = MISSING) -> NDArray[Scalar]:
     """Return the values at rows; ``missing`` where a row is -1, or the one behind the last."""
-    is_missing = (rows == MISSING) | (rows == len(values))
-    if not is_missing.any():
-        found: NDArray[Scalar] = values[rows]
+    if rows.size < len(values) // 4:  # then it is faster to correct some values than to copy all
+        is_missing = (rows == MISSING) | (rows == len(values))
+        found = values[np.where(is_missing, 0, rows)]
+        found[is_missing] = missing
         return found
-    result = np.full(rows.shape, missing, values.dtype)
-    result[~is_missing] = values[rows[~is_missing]]
+    with_missing = np.empty(len(values) + 1, values.dtype)
+    with_missing[:-1], with_missing[-1] = values, missing
+    result: NDArray[Scalar] = with_missing[rows]
     return result
 
 

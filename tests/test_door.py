@@ -11,7 +11,7 @@ import pytest
 
 from bridge import store
 from bridge.analyze.tables.request import TableRequest
-from bridge.importers.listener import Listener
+from bridge.importers.listener import Silent
 from bridge.report import Report, load
 from bridge.scale.combined import CombinedReport
 from bridge.scale.workers import WorkerOptions
@@ -23,7 +23,7 @@ ONE_WORKER = WorkerOptions(1)
 IN_WINDOWS = WorkerOptions(memory=2**30)
 
 
-class Heard(Listener):
+class Heard(Silent):
     """Keeps what it is told."""
 
     def __init__(self) -> None:

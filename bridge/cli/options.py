@@ -20,9 +20,9 @@ from bridge.cli.catalog import WITHOUT_TIMELINE
 from bridge.cli.help import attribution_option, option, report_option, table_option
 from bridge.cli.hints import DEFAULT_STORE, with_report
 from bridge.cli.timeout import running_stage, stage, timeout_option
-from bridge.importers.listener import Listener
 
 if TYPE_CHECKING:
+    from bridge.importers.listener import Listener
     from bridge.importers.nsys.tables import Details
     from bridge.importers.remote import Location
     from bridge.join.options import AttributionOptions, Rule
@@ -393,7 +393,7 @@ ATTRIBUTION_OPTIONS = (
 )
 
 
-class Printer(Listener):
+class Printer:
     """Prints on stderr what a command reads, as far as people want to know."""
 
     def warn(self, lines: Iterable[str]) -> None:
@@ -411,7 +411,7 @@ class Printer(Listener):
         return doing(what)
 
 
-PRINTER = Printer()
+PRINTER: Listener = Printer()
 
 
 def load(source: ReportInput, details: Details = True) -> Report:

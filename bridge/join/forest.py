@@ -52,6 +52,8 @@ def folded(parent: Ints, values: Values, combine: np.ufunc = np.add) -> Values:
 
 def nearest(parent: Ints, wanted: Flags) -> Ints:
     """Return the nearest wanted node, the node itself or one around it, or NONE."""
+    if not wanted.any():
+        return np.full(len(parent), NONE)
     inner, above, around = _inner(parent)
     jump = np.append(np.where(wanted[inner], np.arange(len(inner)), above), NONE)
     is_done = np.append(wanted[inner], True)
@@ -163,6 +165,17 @@ def distinct_paths(parent: Ints, name: Ints) -> tuple[Ints, Ints, Ints]:
     Returns the parent of each path and its last name, and the path of each node. Outer paths come
     first, then those of earlier nodes.
     """
+    number, count = path_codes(parent, name)
+    first = scatter(np.arange(len(number))[::-1], number[::-1], count)
+    order = stable_order(levels(parent)[first])
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    first, of_node = first[order], rank[number]
+    return lookup(of_node, parent[first]), name[first], of_node
+
+
+def path_codes(parent: Ints, name: Ints) -> tuple[Ints, int]:
+    """Return a code of the path of names to each node, in order of their first nodes, and how many there are."""
     inner, above, around = _inner(parent)
     code, size = _numbered(name[inner])
     # After each round, nodes have the same code whose last one, two, four … names are the same.
@@ -171,13 +184,7 @@ def distinct_paths(parent: Ints, name: Ints) -> tuple[Ints, Ints, Ints]:
         code[rows] = numbers + size
         size += distinct
     names = int(name.max(initial=0)) + 1
-    number, count = _numbered((lookup(code, around) + 1) * names + name)
-    first = scatter(np.arange(len(number))[::-1], number[::-1], count)
-    order = stable_order(levels(parent)[first])
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    first, of_node = first[order], rank[number]
-    return lookup(of_node, parent[first]), name[first], of_node
+    return _numbered((lookup(code, around) + 1) * names + name)
 
 
 def _numbered(values: Ints) -> tuple[Ints, int]:

@@ -10,8 +10,9 @@ from statistics import mean, variance
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.stats import false_discovery_control, mannwhitneyu, t
 
+from bridge.analyze.compare import statistics
 from bridge.analyze.compare.statistics import (
     CONFIDENCE,
     STATES,
@@ -212,3 +213,20 @@ def test_states_are_those_of_plain_comparisons():
             expected = "unclear"
         assert states[at] == expected, cases[at]
     assert set(states) == {"same", "slower", "faster", "unclear"} <= set(STATES)
+
+
+@pytest.mark.parametrize("values", [3, 20, 10**9], ids=str)
+def test_the_approximation_and_the_rates_are_those_of_scipy(values):
+    random = np.random.default_rng(values)
+    for _ in range(60):
+        rows, *steps = random.integers(2, 40, 3)
+        first, second = (random.integers(0, values, (rows, count)) for count in steps)
+        samples = np.concatenate((first, second), axis=1)
+        varies = samples.min(axis=1) < samples.max(axis=1)
+        first, second = first[varies], second[varies]
+        expected = mannwhitneyu(first, second, axis=1, method="asymptotic")
+        p, u = statistics._approximate(first, second)
+        assert p.tolist() == np.minimum(expected.pvalue, 1).tolist()
+        assert u.tolist() == expected.statistic.tolist()
+        rates = statistics.false_discovery_rates(p)
+        assert rates.tolist() == false_discovery_control(p).tolist()

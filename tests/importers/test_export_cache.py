@@ -19,7 +19,7 @@ from nsys_stand_in import calls, offer, with_settings
 from test_columnar import assert_equal
 
 from bridge import importers
-from bridge.importers.listener import Listener
+from bridge.importers.listener import Silent
 from bridge.importers.nsys import export, export_cache, schema
 
 pytestmark = pytest.mark.slow  # it starts programs
@@ -301,7 +301,7 @@ def test_a_time_limit_says_how_far_nsys_was(slow, cache, nsys_rep, folder):
 # -- beside the report
 
 
-class Heard(Listener):
+class Heard(Silent):
     def __init__(self):
         self.lines = []
 

@@ -18,7 +18,7 @@ from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
-from bridge.join.forest import distinct_paths
+from bridge.join.forest import path_codes
 from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
 
 # -- Names of kernels without parts that depend on the build or the input
@@ -276,7 +276,7 @@ def _common_paths(sides: Sequence[_Calls]) -> Ints:
         names.append(code[known + side.name])
         calls.append(side.node + nodes)
         nodes, known = nodes + len(side.parent), known + len(side.names)
-    path = distinct_paths(np.concatenate(parents), np.concatenate(names))[2]
+    path, _ = path_codes(np.concatenate(parents), np.concatenate(names))
     return path[np.concatenate(calls)]
 
 

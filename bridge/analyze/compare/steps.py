@@ -9,7 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from bridge.analyze.compare.parts import Parts
-from bridge.analyze.compare.statistics import Matrix, confidence_bounds, mann_whitney
+from bridge.analyze.compare.statistics import (
+    Matrix,
+    confidence_bounds,
+    false_discovery_rates,
+    mann_whitney,
+)
 from bridge.analyze.core.filters import COMPARE, Condition, column_of, filter_rows
 from bridge.analyze.core.groups import Floats, counts
 from bridge.analyze.core.table import Table
@@ -143,11 +148,9 @@ def _ratios(figures: Mapping[str, Floats]) -> dict[str, Floats]:
 
 def _corrected(p: Floats) -> Floats:
     """Return q of the rows that have a p, -1 for the others."""
-    from scipy.stats import false_discovery_control  # takes a second
-
     q, is_tested = np.full(len(p), float(NONE)), p != NONE
     if is_tested.any():
-        q[is_tested] = false_discovery_control(p[is_tested])
+        q[is_tested] = false_discovery_rates(p[is_tested])
     return q
 
 

@@ -370,9 +370,14 @@ def _with_annotations(run: Run, pieces: _Pieces) -> _Pieces:
     is_code = np.isin(pieces.cause, (CODE[OP], CODE[HOST]))
     length, delay = pieces.end - pieces.start, run.with_locks.delay[pieces.point]
     part = run.annotating_of(pieces.point) * (length / np.maximum(delay, 1))
-    own = pieces.end - np.where(is_code, np.minimum(np.rint(part).astype(np.int64), length), 0)
-    cause, callee = repeated(CODE[ANNOTATIONS], len(own)), repeated(NONE, len(own))
-    return _joined(replace(pieces, end=own), replace(pieces, start=own, cause=cause, callee=callee))
+    taken = np.where(is_code, np.minimum(np.rint(part).astype(np.int64), length), 0)
+    rows = np.flatnonzero(taken)
+    if not len(rows):
+        return pieces
+    own = pieces.end - taken
+    cause, callee = repeated(CODE[ANNOTATIONS], len(rows)), repeated(NONE, len(rows))
+    annotations = replace(pieces.take(rows), start=own[rows], cause=cause, callee=callee)
+    return _joined(replace(pieces, end=own), annotations)
 
 
 def _begins_in_call(run: Run) -> Flags:
@@ -628,9 +633,14 @@ def _waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
 
 def _joined(*parts: _Pieces) -> _Pieces:
     """Return the pieces of all parts that last."""
+    some = [part for part in parts if len(part.gap)] or parts[:1]
     names = [field.name for field in fields(_Pieces)]
-    pieces = _Pieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-    return pieces.take(pieces.end > pieces.start)
+    pieces = some[0]
+    if len(some) > 1:
+        columns = (np.concatenate([getattr(part, name) for part in some]) for name in names)
+        pieces = _Pieces(*columns)
+    lasts = pieces.end > pieces.start
+    return pieces if lasts.all() else pieces.take(lasts)
 
 
 def _offset_of_stacks(run: Run) -> Ints:

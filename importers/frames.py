@@ -135,7 +135,7 @@ class Names:
     def matching(self, is_meant: Callable[[str], object]) -> Flags:
         """Return a mask of the rows whose text is meant; each distinct text is asked once."""
         meant: Flags = np.array([*(bool(is_meant(text)) for text in self.texts), False])
-        mask: Flags = meant[self.compact]
+        mask: Flags = meant[self.compact] if meant.any() else np.zeros(len(self), bool)
         return mask
 
     def per_text(self, value_of: Callable[[str], float], missing: float = MISSING) -> NDArray[Any]:

@@ -125,6 +125,15 @@ class Graph:
     def _first_after(self, since: Ints, first: Ints, last: Ints) -> Ints:
         """Return the first point later than a time among those from ``first`` to ``last``, of which the last is."""
         low, high = first.copy(), last.copy()
+        rows, reach = np.flatnonzero(low < high), 1
+        while len(
+            rows
+        ):  # it is mostly near the last one: steps back from there, each twice as long
+            back = np.maximum(last[rows] - reach, first[rows])
+            is_later = self.time[back] > since[rows]
+            high[rows[is_later]] = back[is_later]
+            low[rows[~is_later]] = back[~is_later] + 1
+            rows, reach = rows[is_later & (back > first[rows])], 2 * reach
         rows = np.flatnonzero(low < high)
         while len(rows):
             middle = (low[rows] + high[rows]) // 2

@@ -332,9 +332,14 @@ def _before_roots(run: Run, gaps: _Gaps, gap: Ints, point: Ints) -> _Pieces:
 def _with_causes(run: Run, gaps: Gaps, gap: Ints, point: Ints, start: Ints, end: Ints) -> _Pieces:
     """Return pieces with the cause of the point that ends each."""
     is_host = point >= run.hosts
-    columns = np.empty((4, len(point)), np.int64)
-    columns[:, is_host] = _of_host(run, point[is_host] - run.hosts)
-    columns[:, ~is_host] = _of_device(run, point[~is_host], gaps.device[gap[~is_host]])
+    host, device = np.flatnonzero(is_host), np.flatnonzero(~is_host)
+    columns = tuple(np.empty(len(point), np.int64) for _ in range(4))
+    for rows, found in (
+        (host, _of_host(run, point[host] - run.hosts)),
+        (device, _of_device(run, point[device], gaps.device[gap[device]])),
+    ):
+        for column, values in zip(columns, found, strict=True):
+            column[rows] = values
     return _Pieces(gap, point, start, end, *columns)
 
 

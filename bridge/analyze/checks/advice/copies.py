@@ -357,15 +357,16 @@ def _written_after(evidence: Evidence, calls: Ints) -> Ints:
 
     NONE where it writes nothing; other copies to the host may lie between.
     """
-    run = evidence.run
+    run, is_writing = evidence.run, _is_writing(evidence)
+    if not is_writing.any():
+        return np.full(len(calls), NONE)
     host, work = run.host, run.work
     copying = np.zeros(len(work.call_start), bool)
     copying[calls] = True
     issues = lookup(work.issues & ~copying, host.call, False)
     last = len(host.time)
-    of_thread = np.append(np.flatnonzero(~host.chained), last)
-    stops = np.union1d(np.flatnonzero(issues), of_thread)
-    writes = np.maximum.accumulate(np.where(_is_writing(evidence), np.arange(last), NONE))
+    stops = np.append(np.flatnonzero(issues | ~host.chained), last)
+    writes = np.maximum.accumulate(np.where(is_writing, np.arange(last), NONE))
     begin = host.returned[calls]
     known = begin != NONE
     stop = stops[np.searchsorted(stops, begin[known], side="right")]

@@ -239,16 +239,18 @@ def _costly_ops(evidence: Evidence) -> Flags:
     """Return which ops launch no kernel, and do more than wait and copy; the last entry is for no op."""
     run, attributed = evidence.run, evidence.attributed
     size = len(attributed.ops) + 1
-    points = run.hosts + np.arange(len(run.host.time))
-    here = lookup(evidence.own_op, run.host.node)
-    cost = np.isin(run.kind_of(points), (KIND[HOST], KIND[SYSTEM])) & (here != NONE)
-    worked = sums(here[cost], run.graph.delay[points][cost], size)
     calls = np.flatnonzero(calls_matching(attributed, COPYING) | run.waits.waits)
     op = lookup(evidence.own_op, attributed.launch_node[calls])
     calls, op = calls[op != NONE], op[op != NONE]
     moved = sums(op, (run.work.call_end - run.work.call_start)[calls], size)
-    result: Flags = (worked >= MIN_COST * (worked + moved)) & (moved > 0) & ~evidence.launching_ops
+    result: Flags = (moved > 0) & ~evidence.launching_ops
     result[NONE] = False
+    if result.any():
+        here = lookup(evidence.own_op, run.host.node)
+        kind = run.kind_of(run.hosts + np.arange(len(here)))
+        cost = np.isin(kind, (KIND[HOST], KIND[SYSTEM])) & (here != NONE)
+        worked = sums(here[cost], run.host_delay[cost], size)
+        result &= worked >= MIN_COST * (worked + moved)
     return result
 
 

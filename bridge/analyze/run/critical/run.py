@@ -288,8 +288,10 @@ class Run:
 
     def kind_of(self, points: Ints) -> Ints:
         """Return the kind of the delay before each point."""
-        result = np.empty(len(points), np.int64)
         is_device = points < self.hosts
+        if not is_device.any():  # most ask for points of the host alone
+            return self._host_kind(points - self.hosts)
+        result = np.empty(len(points), np.int64)
         result[is_device] = self._device_kind(points[is_device])
         result[~is_device] = self._host_kind(points[~is_device] - self.hosts)
         return result

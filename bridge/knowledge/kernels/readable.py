@@ -181,6 +181,7 @@ MAX_LENGTH = 4_096  # of a name that is read
 MAX_TEXT = 2_048  # patterns look at so much of a name
 DEPTHS = (3, 2, 1)
 ABBREVIATED = re.compile(r"(.+)_\d+\.\.\.")  # nsys cuts some short names, and numbers what it cut
+CUT = "..."
 
 
 def readable_names(kernels: Iterable[tuple[str, str]]) -> list[str]:
@@ -193,7 +194,7 @@ def readable_names(kernels: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _readable(short: str, full: str, rules: NamingRules) -> str:
-    if (match := ABBREVIATED.fullmatch(short)) and match[1] in full:
+    if short.endswith(CUT) and (match := ABBREVIATED.fullmatch(short)) and match[1] in full:
         short = ""
     name = full or short
     if len(name) > MAX_LENGTH:
@@ -280,7 +281,8 @@ INSIDE = re.compile(r"(?:([\w:]+)::)?\w+<(?:::)?(\w+)>")
 
 def _unwrapped(name: str, rules: NamingRules, *, home: str) -> str:
     """Return the only argument of a kernel if it says everything, else the kernel."""
-    match = INSIDE.fullmatch(name) if len(name) <= LONGEST else None
+    may_be = len(name) <= LONGEST and name.count("<") == 1 and name.endswith(">")
+    match = INSIDE.fullmatch(name) if may_be else None
     if not match or not any(x.inside and x.inside.fullmatch(match[2]) for x in rules.libraries):
         return name
     return match[2] if home else f"{match[1]}::{match[2]}" if match[1] else name

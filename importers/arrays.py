@@ -21,7 +21,7 @@ def lookup(values: NDArray[Scalar], rows: Integers, missing: Any = MISSING) -> N
     """Return the values at rows; ``missing`` where a row is -1, or the one behind the last."""
     if rows.size < len(values) // 4:  # then it is faster to correct some values than to copy all
         is_missing = (rows == MISSING) | (rows == len(values))
-        found = values[np.where(is_missing, 0, rows)]
+        found = np.asarray(values[np.where(is_missing, 0, rows)])  # of a single row a scalar
         found[is_missing] = missing
         return found
     with_missing = np.empty(len(values) + 1, values.dtype)

@@ -13,11 +13,25 @@ T = TypeVar("T")
 
 
 def _init(self: Any, /, *args: Any, **named: Any) -> None:
-    names = self.__match_args__
-    values = dict(zip(names, args, strict=False))
-    if len(args) > len(names) or not named.keys() <= set(names).difference(values):
-        raise TypeError(f"{type(self).__name__} takes {', '.join(names)}, each once")
-    values |= named
+    names, values = self.__match_args__, self.__dict__
+    if len(args) + len(named) > len(names):
+        raise _wrong_arguments(self)
+    values.update(zip(names, args, strict=False))
+    for name, value in named.items():
+        if name in values or name not in names:
+            raise _wrong_arguments(self)
+        values[name] = value
+    if len(values) < len(self.__dataclass_fields__):
+        _fill_defaults(self, values)
+    if after := getattr(self, "__post_init__", None):
+        after()
+
+
+def _wrong_arguments(self: Any) -> TypeError:
+    return TypeError(f"{type(self).__name__} takes {', '.join(self.__match_args__)}, each once")
+
+
+def _fill_defaults(self: Any, values: dict[str, Any]) -> None:
     for one in fields(self):
         if one.name in values:
             continue
@@ -27,9 +41,6 @@ def _init(self: Any, /, *args: Any, **named: Any) -> None:
             values[one.name] = one.default
         elif one.init:
             raise TypeError(f"{type(self).__name__} needs {one.name}")
-    self.__dict__.update(values)
-    if after := getattr(self, "__post_init__", None):
-        after()
 
 
 def _eq(self: Any, other: object) -> Any:

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from bridge.importers.records import record
 
@@ -37,8 +38,7 @@ FSDP = re.compile(r"((?:FSDP::|FullyShardedDataParallel\.)[\w.:]+)(?: \((.+)\))?
 FSDP_TRAFFIC = frozenset(f"FSDP::{name}" for name in ("all_gather", "reduce_scatter", "all_reduce"))
 
 
-@record
-class Reading:
+class Reading(NamedTuple):
     """A parsed name: the op, its kind, and the other arguments of the call, in order."""
 
     op: str
@@ -57,7 +57,7 @@ class Dialect:
 
 def read(name: str) -> tuple[Dialect, Reading]:
     """Return the first dialect that can read a name, and the result."""
-    for dialect in DIALECTS[:-1]:
+    for dialect in DIALECTS[:-1] if NOT_PLAIN.search(name) else ():
         reading = dialect.read(name)
         if reading and _is_allowed(reading.arguments) and dialect.write(reading) == name:
             return dialect, reading
@@ -253,6 +253,10 @@ DIALECTS = (
     ),
     Dialect("plain", partial(Reading, kind="range"), _write_op),
 )
+# Every name that a dialect but the last reads has one of these: most names have none.
+NOT_PLAIN = re.compile(
+    r"[{#:]|FullyShardedDataParallel|record_param_comms|nccl|MPI_|nvshmem|Backward|_backward_"
+)
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 
@@ -286,8 +290,7 @@ AUTOGRAD_NODE = re.compile(  # nodes of the autograd graph
 CODE_KINDS = ("module", "source")  # a module may be called backward_lstm
 
 
-@record
-class Label:
+class Label(NamedTuple):
     """The parsed text of a range: its op, and the per-call part as ``arguments``, in order.
 
     ``backward`` says that the range runs in the backward pass, by its name. ``dialect`` is the name

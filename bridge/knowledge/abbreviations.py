@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,11 @@ def beginnings() -> dict[str, str]:
     return result
 
 
+@cache
+def _any_beginning() -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, beginnings())))
+
+
 def abbreviations(names: Iterable[str]) -> dict[str, str]:
     """Return the short form of each name that has one and that no other name looks like."""
     distinct = dict.fromkeys(names)  # in order: a page is the same in every process
@@ -32,6 +38,8 @@ def abbreviations(names: Iterable[str]) -> dict[str, str]:
 
 def abbreviation(name: str) -> str:
     """Return the short form of a name, or the name."""
+    if not _any_beginning().search(name):  # as most names
+        return name
     for _ in range(2):  # autograd::engine::evaluate_function: torch::autograd::AccumulateGrad
         for long, text in beginnings().items():
             head, _, rest = name.partition(long)

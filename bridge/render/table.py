@@ -35,6 +35,9 @@ CHECKSUM_NOTE = "{}: checksum of arguments that do not fit ({})"
 MARKS = re.compile(r"[\\`*|<\[\]~&]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 AT = "@&#8203;"  # with a zero-width space, so that GitHub does not notify a user of that name
 EIGHTHS = ("", *"▏▎▍▌▋▊▉")
+ONE_CELL_EACH = re.compile(
+    "[ -~µ×→…−█▏▎▍▌▋▊▉]*"
+)  # nearly all texts: the others are measured one by one
 
 
 @record
@@ -105,7 +108,12 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _styled(column: Column, texts: list[str], width: int, look: Look) -> list[str]:
-    aligned = [_aligned(column, text, width) for text in texts]
+    if _width(column, texts) > width or not ONE_CELL_EACH.fullmatch("".join(texts)):
+        aligned = [_aligned(column, text, width) for text in texts]
+    elif column.is_name:
+        aligned = [text.ljust(width) for text in texts]
+    else:
+        aligned = [text.rjust(width) for text in texts]
     return [_paint(text, BAR_STYLE, look) for text in aligned] if column.name == BAR else aligned
 
 
@@ -216,7 +224,8 @@ def _at_most(most: int, column: Column, whole: Widths) -> int:
 def _width(column: Column, texts: list[str]) -> int:
     if column.name == BAR:
         return BAR_WIDTH
-    return min(MAX_NAME, max(len(column.heading), *map(cell_len, texts), 1))
+    cells = len if ONE_CELL_EACH.fullmatch("".join(texts)) else cell_len
+    return min(MAX_NAME, max(len(column.heading), *map(cells, texts), 1))
 
 
 def clean(text: str) -> str:

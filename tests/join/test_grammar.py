@@ -4,10 +4,9 @@ import re
 import string
 import time
 import warnings
-from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from real_parts import ROOT, corpus_reports
 
@@ -19,6 +18,7 @@ from bridge.join.grammar import (
     DIALECTS,
     KINDS,
     MAX_DICTIONARY,
+    NOT_PLAIN,
     PER_CALL,
     Label,
     _split_call,
@@ -197,11 +197,11 @@ def test_what_is_written_can_be_read_again(dialect):
     @given(labels[dialect], per_call)
     def holds(label, call):
         if "backward" in label.op.lower():
-            label = replace(label, backward=parse(written(label)).backward)  # has a test of its own
+            label = label._replace(backward=parse(written(label)).backward)  # has a test of its own
         assert parse(written(label)) == label
         observed = dialect == "plain" and any(key in ("seq", "op_id") for key, _ in call)
         kind = "operator" if observed else label.kind
-        called = replace(label, kind=kind, arguments=label.arguments + call)
+        called = label._replace(kind=kind, arguments=label.arguments + call)
         assert parse(written(called)) == called
 
     holds()
@@ -422,3 +422,39 @@ def test_real_values_are_read_as_values(path):
     said = [pair for text in texts for pair in parse(text).arguments]
     assert {key for key, _ in said} == {*PER_CALL, "function"}
     assert all(isinstance(value, int | tuple) for key, value in said if key in PER_CALL)
+
+
+WORDS = (
+    *(
+        "{",
+        "#",
+        ":",
+        "::",
+        "Backward",
+        "_backward_",
+        "nccl",
+        "MPI_",
+        "nvshmem",
+        "FSDP",
+        "ProfilerStep",
+    ),
+    *(
+        "FullyShardedDataParallel",
+        ".",
+        "record_param_comms",
+        "aten",
+        "x",
+        "0",
+        " ",
+        "/",
+        "(",
+        "'",
+        "c10d",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=6).map("".join))
+def test_what_is_taken_for_plain_without_a_look_is_read_by_no_dialect(name):
+    assume(not NOT_PLAIN.search(name))
+    assert not any(dialect.read(name) for dialect in DIALECTS[:-1])

@@ -34,13 +34,11 @@ def mann_whitney(before: Matrix, after: Matrix) -> tuple[Floats, Floats]:
     samples = np.concatenate((before, after), axis=1)
     low, high = samples.min(axis=1), samples.max(axis=1)
     p[high > 0] = 1.0  # if all are equal, the approximation would divide by zero
-    has_ties, varies = _has_ties(samples), low < high
-    steps = before.shape[1], after.shape[1]
-    is_small = min(steps) <= EXACT_UP_TO and steps[0] * steps[1] <= EXACT_PAIRS
-    for rows, test in (
-        (varies & (has_ties | (not is_small)), _approximate),
-        (varies & ~has_ties & is_small, _exact),
-    ):
+    varies, steps = low < high, (before.shape[1], after.shape[1])
+    is_exact = np.zeros(len(p), bool)
+    if min(steps) <= EXACT_UP_TO and steps[0] * steps[1] <= EXACT_PAIRS:
+        is_exact = ~_has_ties(samples)
+    for rows, test in ((varies & ~is_exact, _approximate), (varies & is_exact, _exact)):
         if rows.any():
             p[rows], u = test(after[rows], before[rows])
             shift[rows] = u / (before.shape[1] * after.shape[1]) - 0.5

@@ -168,6 +168,7 @@ COMPILATION = re.compile(
     r".*(?:nvrtc|dynamo|inductor|\bcompile(?:d_?f|r)?(?:$|[\W_])|compile(?:Fusion|Kernel)|triton.*compil|\bjit_?compil)",
     re.IGNORECASE,
 )
+LOADER = "DataLoader"  # in each name of the dialect
 DATA_LOADING = re.compile(
     r"enumerate\((?:DataLoader|DataPipe)\)#.*|.*\bdata[ _-]?load(?:er|ing)\b.*"
     r"|.*\b(?:load|next|get|fetch)[ _-]?(?:batch|data)\b.*",
@@ -193,7 +194,7 @@ def is_data_loading(attributed: AttributedCapture) -> Flags:
 
 def loads_data(op: str) -> bool:
     """Return whether an op, by its name, waits for data."""
-    return bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
+    return bool(DATA_LOADING.fullmatch(op)) or (LOADER in op and parse(op).kind == "dataloader")
 
 
 @once

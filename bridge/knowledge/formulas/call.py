@@ -31,10 +31,10 @@ def _op_part(parts: list[str]) -> str:
     """Return the part that names the op: the last one, except for overloads."""
     if parts[:2] == ["torch", "ops"] and len(parts) > 3:  # noqa: PLR2004 - torch.ops.aten.mm
         return parts[3]
-    library_index = next(
-        (parts.index(library) for library in LIBRARIES if library in parts[:-1]), -2
-    )
-    return parts[library_index + 1]
+    for library in LIBRARIES:
+        if library in parts[:-1]:
+            return parts[parts.index(library) + 1]
+    return parts[-1]
 
 
 # -- Calls

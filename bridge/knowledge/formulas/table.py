@@ -7,8 +7,7 @@ number is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bridge.knowledge.formulas import contraction, convolution
@@ -232,8 +231,19 @@ def formula(name: str) -> Formula | None:
     """Return the formula of the op with this name, None if it has none."""
     if not isinstance(name, str):
         return None
-    registered = (_registered.get(key) for key in (name, *keys(name)))
-    return next(filter(None, chain(registered, map(_built_in.get, keys(name)))), None)
+    likely = tuple(keys(name))
+    if _registered and (own := _first((name, *likely), _registered)):
+        return own
+    return _first(likely, _built_in)
+
+
+def _first(names: Iterable[str], formulas: Mapping[str, Formula]) -> Formula | None:
+    return next((formulas[name] for name in names if name in formulas), None)
+
+
+def registered() -> tuple[tuple[str, Formula], ...]:
+    """Return the formulas of users: what is computed by them holds while these are the same."""
+    return tuple(_registered.items())
 
 
 def flops_by_formula(call: Call) -> int | None:

@@ -16,11 +16,12 @@ from bridge.analyze.core.groups import Floats
 from bridge.importers.arrays import factorize
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
 from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
-from bridge.knowledge.formulas.call import keys, plain_dtype
+from bridge.knowledge.formulas.call import NOTHING, keys, plain_dtype
 from bridge.knowledge.formulas.conventions import CONVENTIONS, OURS
+from bridge.knowledge.formulas.table import registered
 from bridge.knowledge.hardware import DTYPES
 
 # -- Inputs of calls, as recorders write them
@@ -218,8 +219,7 @@ MAX_FLOPS = 1 << 80  # FLOPs; larger counts come from wrong shapes
 MAX_BYTES = 1 << 62  # larger counts come from wrong shapes; sums stay within 64 bits
 
 
-@record
-class Cost:
+class Cost(NamedTuple):
     """The cost of a call, -1 for unknown values; the dtype is one of `DTYPES`, or ''."""
 
     flops: float = NONE
@@ -267,15 +267,20 @@ class RangeCosts:
         ``dtype`` (of `DTYPES`) is that of inputs where a call has none. With a convention other
         than ours, recorded values are ignored unless ``use_recorded``.
         """
+        options = CountOptions(
+            convention, FRAMEWORK_DTYPES.get(dtype, ""), use_recorded or convention == OURS
+        )
+        return _range_costs(attributed, options, registered())
+
+    @classmethod
+    def counted(cls, attributed: AttributedCapture, options: CountOptions) -> RangeCosts:
+        """Return the costs of all ranges that are ops, counted as the options say."""
         ranges, rows = attributed.capture.ranges, np.flatnonzero(attributed.op != NONE)
         shape, shapes = input_shapes(attributed)
         output_code, outputs = convolution_outputs(attributed, shape, shapes)
         name, details = ranges.name.codes, ranges.json.codes
         keys = [column[rows] for column in (name, shape, details, output_code)]
         code, firsts = _distinct(keys)
-        options = CountOptions(
-            convention, FRAMEWORK_DTYPES.get(dtype, ""), use_recorded or convention == OURS
-        )
         names, jsons = (list(ranges[c].texts) for c in ("name", "json"))
         result = [
             _cost(
@@ -304,6 +309,13 @@ class RangeCosts:
         )
 
 
+@once
+def _range_costs(
+    attributed: AttributedCapture, options: CountOptions, _registered: tuple[Any, ...]
+) -> RangeCosts:
+    return RangeCosts.counted(attributed, options)
+
+
 def _distinct(keys: list[Ints]) -> tuple[Ints, Ints]:
     """Return a code per row, and the first row of each code."""
     code = np.zeros(len(keys[0]), np.int64)
@@ -318,7 +330,8 @@ def _cost(
     name: str, shapes: str, details: str, known_output: Shapes, options: CountOptions
 ) -> Cost:
     """Return the cost of a call with this name, these shapes and details."""
-    details_read, op, convention = parse_details(details), parse(name).op, options.convention
+    details_read, op = parse_details(details) if details else NOTHING, parse(name).op
+    convention = options.convention
     if not shapes and not details_read:
         return Cost(formula=_reason_without(op, convention))
     call = parse_call(op, shapes, details_read)

@@ -22,8 +22,8 @@ from bridge.importers.query import Query
 from bridge.importers.sqlite_columns import Columns, Database
 from bridge.importers.texts import Texts
 from bridge.join.arrays import NONE
+from bridge.store.bulk import Column
 from bridge.store.columns import NO_NUMBER
-from bridge.store.images import Column
 from bridge.store.tables import SUMMARIES, damaged, open_store, stored_columns
 
 Sums = dict[str, int]

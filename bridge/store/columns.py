@@ -19,7 +19,7 @@ from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.report import Report
-from bridge.store.images import Column, Floats
+from bridge.store.bulk import Column, Floats
 from bridge.store.tables import MEASURED, SYMBOL, TEXTS, UNSAID, frame_columns
 
 # -- Metrics of Nsight Compute: long tables with a row per metric of a kernel

@@ -21,9 +21,9 @@ from bridge.importers.capture import Facts
 from bridge.knowledge.package import VERSION
 from bridge.report import Report
 from bridge.store import bulk
+from bridge.store.bulk import Column
 from bridge.store.checksums import Sums, column_sums, seal
 from bridge.store.columns import RunColumns
-from bridge.store.images import Column
 from bridge.store.runs import delete_unfinished, find_run
 from bridge.store.tables import (
     MEASURED,

@@ -14,10 +14,9 @@ from pkgutil import resolve_name
 
 from bridge.importers.arrow_messages import is_arrow
 from bridge.importers.capture import Capture, Reader, check_durations, timed_frames
-from bridge.importers.errors import ExportFailed, NotAReport, ReportError
 from bridge.importers.listener import Listener
 from bridge.importers.nsys import export
-from bridge.importers.nsys.export_cache import exports
+from bridge.importers.nsys.export_cache import read_export
 from bridge.importers.nsys.read import read as read_nsys
 from bridge.importers.nsys.tables import JSON, Details, has_detail
 
@@ -91,16 +90,7 @@ def _read_nsys_with_recordings(
 def _read_nsys(path: Path, details: Details, listener: Listener) -> Capture:
     if path.suffix not in export.SUFFIXES:
         return read_nsys(path, details=details)
-    failure: ReportError | None = None
-    for found in exports(path, listener=listener):
-        try:
-            with found as tables:
-                return read_nsys(tables, details=details)
-        except (NotAReport, ExportFailed) as error:
-            LOG.debug("%s: not so: %s", path, error)
-            failure = error
-    assert failure is not None  # at least one export was tried
-    raise failure
+    return read_export(path, lambda tables: read_nsys(tables, details=details), listener=listener)
 
 
 @cache

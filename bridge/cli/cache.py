@@ -7,6 +7,7 @@ import time
 import click
 
 from bridge.cli.help import Command, option
+from bridge.knowledge.package import UserError
 
 
 @click.command(cls=Command, examples=("bridge cache", "bridge cache --clear"))
@@ -22,11 +23,16 @@ def cache(clear: bool) -> None:
     from bridge.render import units
     from bridge.render.table import clean
 
+    folder = export_cache.location()
+    if folder is None:
+        raise UserError("no cache: neither $XDG_CACHE_HOME nor $HOME names a folder")
+    if folder.exists() and not export_cache.is_private():
+        raise UserError(f"{folder}: not used, as other users can write to it; chmod go-w it")
     if clear:
         click.echo(f"removed {units.size(export_cache.clear())}")
     kept = export_cache.entries()
     total, limit = (units.size(n) for n in (sum(e.size for e in kept), export_cache.limit()))
-    click.echo(f"{export_cache.location()}: {len(kept)} exports, {total} of at most {limit}")
+    click.echo(f"{folder}: {len(kept)} exports, {total} of at most {limit}")
     for entry in kept:
         read = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
         click.echo(

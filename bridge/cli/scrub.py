@@ -92,7 +92,7 @@ def scrub(
     from bridge.cli.options import doing
     from bridge.importers.errors import NoSuchReport
     from bridge.importers.nsys import export
-    from bridge.importers.nsys.export_cache import exported
+    from bridge.importers.nsys.export_cache import read_export
     from bridge.importers.nsys.scrub import scrub as copied
     from bridge.output import whole
 
@@ -104,12 +104,16 @@ def scrub(
         raise NoSuchReport(source)
     outputs.check(target, (source,), force=output.force)
     words = {"also": [*chain(*also)], "keep": [*chain(*keep)]}
+
+    def copy(database: Path) -> Removals:
+        draft.write_bytes(b"")  # of what an export left there that turned out to be damaged
+        return copied(database, draft, **words, strict=strict)
+
     with doing("copying"), whole(target, force=output.force) as draft:
         if source.suffix in export.SUFFIXES:
-            with exported(source, options.PRINTER) as database:
-                removed = copied(database, draft, **words, strict=strict)
+            removed = read_export(source, copy, (export.SQLITE,), options.PRINTER)
         else:
-            removed = copied(source, draft, **words, strict=strict)
+            removed = copy(source)
     click.echo(f"{target}: a copy without\n{_removals(removed)}\n{_suspicious(removed)}", nl=False)
 
 

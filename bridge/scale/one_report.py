@@ -13,7 +13,7 @@ from bridge.analyze.core import no_timeline
 from bridge.importers.errors import NoSuchReport, ReportError
 from bridge.importers.identity import identity
 from bridge.importers.nsys import export
-from bridge.importers.nsys.export_cache import exported
+from bridge.importers.nsys.export_cache import read_export
 from bridge.importers.remote import Downloads, errors_name_urls
 from bridge.importers.sqlite_columns import THREADS
 from bridge.report import join
@@ -92,22 +92,18 @@ def in_windows(task: Task) -> Aggregates | None:
     """Aggregate a report within ``task.work.memory`` bytes; None if it fits without windows."""
     if not task.file.exists():
         raise NoSuchReport(task.file)
-    with _export(task.file) as path:
-        raw = task.work.attribution_options.raw
-        count = window.count(path, task.work.tables, task.work.memory, raw=raw)
-        LOG.debug("%s: %d windows for %d bytes", task.called, count, task.work.memory)
-        if count == 1:
-            return None
-        for request in task.work.tables:
-            if why := why_not(request):
-                raise WindowsError(task.file.name, why)
-        return aggregated(task, path, count)
+    if task.file.suffix not in export.SUFFIXES or window.is_export(task.file):
+        return _in_windows(task, task.file)
+    return read_export(task.file, lambda path: _in_windows(task, path), (export.SQLITE,))
 
 
-@contextmanager
-def _export(path: Path) -> Iterator[Path]:
-    if path.suffix in export.SUFFIXES and not window.is_export(path):
-        with exported(path) as made:
-            yield made
-    else:
-        yield path
+def _in_windows(task: Task, path: Path) -> Aggregates | None:
+    raw = task.work.attribution_options.raw
+    count = window.count(path, task.work.tables, task.work.memory, raw=raw)
+    LOG.debug("%s: %d windows for %d bytes", task.called, count, task.work.memory)
+    if count == 1:
+        return None
+    for request in task.work.tables:
+        if why := why_not(request):
+            raise WindowsError(task.file.name, why)
+    return aggregated(task, path, count)

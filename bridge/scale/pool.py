@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections import deque
@@ -216,7 +217,7 @@ def lost_worker_message(task: Task, ending: str, times: int = TRIES) -> str:
 def serve(tasks: Connection, folder: str | None = None) -> None:
     """Run the tasks that arrive, in a worker process; the parent handles interrupts, and deletes ``folder``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _leave)  # what a task has begun is cleaned up
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with _logged_if_asked(), suppress(EOFError, OSError):
         while True:
@@ -226,6 +227,10 @@ def serve(tasks: Connection, folder: str | None = None) -> None:
             except Exception as error:  # noqa: BLE001 - raised again by the parent
                 result = error
             tasks.send(result)
+
+
+def _leave(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
 
 
 def _logged_if_asked() -> AbstractContextManager[None]:

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from bridge.importers.column_files import ARROW, open_tables, write_texts
-from bridge.importers.errors import ExportFailed
+from bridge.importers.errors import ExportFailed, ReportError
 from bridge.importers.listener import SILENT, Listener
 from bridge.importers.nsys import schema
 from bridge.importers.nsys.tables import Table
@@ -29,7 +29,7 @@ TIME_LIMIT_S = 3600
 HELP_LIMIT_S = 60
 SQLITE, CHOICE = "sqlite", "BRIDGE_NSYS_EXPORT"
 FASTER = ("arrowdir", "arrow")  # forms that are exported and read faster, the best first
-PER_CENT = re.compile(rb"(\d+)%")
+PER_CENT = re.compile(rb"(\d{1,3})%")
 
 
 @record
@@ -65,7 +65,7 @@ def make(path: Path, target: Path, form: str = SQLITE, listener: Listener = SILE
 
     A columnar export gets the table that nsys writes only into SQLite exports. If the export fails
     or is interrupted, what it has written stays: let ``target`` be in a folder that is deleted.
-    Raises ExportFailed.
+    Raises ExportFailed, and ReportError if nsys takes too long.
     """
     nsys = find_program("nsys")
     if nsys is None:
@@ -91,13 +91,17 @@ def _export(
     command = [nsys, "export", "--type", form, *options, "--output", str(target)]
     try:
         done = _run([*command, str(path.resolve())], TIME_LIMIT_S, on_percent)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:  # another form would take as long
+        raise ReportError(
+            f"{path.name}: nsys export did not end within {error.timeout:g} s"
+        ) from error
+    except OSError as error:
         raise ExportFailed(f"{path.name}: nsys export did not run: {error}") from error
     # A failed export leaves a readable database without rows: check the exit status.
     if done.returncode or not target.exists():
         raise ExportFailed(
             f"{path.name}: nsys export failed ({_error_line(done.stdout)});"
-            f" is {nsys} ({_version(nsys)}) older than the nsys that recorded it?"
+            f" is {nsys} ({_version(nsys)}) older than the nsys that recorded it, or a disk full?"
         )
 
 
@@ -109,40 +113,46 @@ def _run(
     However this ends, by Ctrl-C too, nothing of the command runs on. Raises OSError and TimeoutExpired.
     """
     LOG.debug("running %s", command)
-    printed, late = b"", threading.Event()
+    printed: list[bytes] = []
+    late = threading.Event()
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     ) as process:  # fmt: skip
-        assert process.stdout is not None
 
         def stop() -> None:
             late.set()
-            _kill(process)
+            _kill_group(process.pid)
 
         timer = threading.Timer(limit, stop)
+        reader = threading.Thread(target=_hear, args=(process.stdout, printed, on_percent))
         timer.start()
+        reader.start()
         try:
-            while chunk := process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
-                printed += chunk
-                if on_percent and (percents := PER_CENT.findall(chunk)):
-                    on_percent(int(percents[-1]))
             process.wait()
         finally:
             timer.cancel()
-            _kill(process)
+            _kill_group(process.pid)  # what it has left running holds the pipe, too
+            reader.join()
     if late.is_set():
         raise subprocess.TimeoutExpired(command, limit)
     LOG.debug("%s ended with exit status %d", command[0], process.returncode)
-    text = printed.decode(errors="replace").replace("\r", "\n")
+    text = b"".join(printed).decode(errors="replace").replace("\r", "\n")
     return subprocess.CompletedProcess(command, process.returncode, text)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command with all that it started, if it still runs."""
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+def _hear(pipe: Any, printed: list[bytes], on_percent: Callable[[int], None] | None) -> None:
+    """Collect what a command prints, and tell the last progress in each part of it."""
+    while chunk := pipe.read1(1 << 16):
+        printed.append(chunk)
+        if on_percent and (percents := PER_CENT.findall(chunk)):
+            on_percent(int(percents[-1]))
+
+
+def _kill_group(process: int) -> None:
+    """Kill all that runs in the session of a process that we started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
 
 
 def _output(command: Sequence[str]) -> str:

@@ -1,8 +1,9 @@
-"""Exports of ``.nsys-rep`` files: the one that nsys left beside the report, one of the cache, or a new one.
+"""Exports of ``.nsys-rep`` files: one that is kept, the one that nsys left beside the report, or a new one.
 
 An entry of the cache is a folder named after the contents of a report and the form of the export.
 It holds the export and ``entry.json``, which says the size and the last changes of each file. An
-entry that does not agree with it is removed, never read. Whoever reads an entry holds a lock on it.
+entry that does not agree with it is removed, never read. Whoever reads or makes an entry holds a
+lock on its folder, and nobody removes a folder that is locked.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
-from bridge.importers.errors import ExportFailed, NotAReport
+from bridge.importers.errors import ExportFailed, NotAReport, ReportError
 from bridge.importers.listener import SILENT, Listener
 from bridge.importers.nsys import export, schema
 from bridge.importers.programs import find_program
@@ -30,57 +33,80 @@ from bridge.knowledge.amounts import parse_bytes
 
 LOG = logging.getLogger("bridge.importers")
 
-SWITCH, OFF = "BRIDGE_CACHE", "off"
+T = TypeVar("T")
+
+SWITCH, OFF = "BRIDGE_CACHE", frozenset(["off", "0", "no", "false"])
 LIMIT, DEFAULT_LIMIT = "BRIDGE_CACHE_LIMIT", "10GiB"
 MANIFEST, EXPORT = "entry.json", "export"
 ALL_FORMS = (*export.FASTER, export.SQLITE)
 DRAFT = ".draft-"  # begins the name of an entry in the making
+OURS = re.compile(rf"[0-9a-f]{{64}}\.(?:{'|'.join(ALL_FORMS)})|{re.escape(DRAFT)}.+")
+MADE_WITHIN_S = 2 * export.TIME_LIMIT_S  # an older draft is left over, where there are no locks
 
 
 # -- For readers
 
 
-def exports(
-    path: Path, forms: Sequence[str] = (), listener: Listener = SILENT
-) -> Iterator[AbstractContextManager[Path]]:
-    """Yield contexts that give an export of a report under the report's name, the cheapest first.
+def read_export(
+    path: Path,
+    read: Callable[[Path], T],
+    forms: Sequence[str] = (),
+    listener: Listener = SILENT,
+) -> T:
+    """Return what is read of an export of a report, which has the report's name; the cheapest that can be read.
 
-    The later ones are for readers that cannot read the earlier ones. ``forms`` are the types of
-    ``nsys export`` that are read, the best first; by default all. The contexts raise ExportFailed.
+    ``read`` raises NotAReport for an export that it cannot read. ``forms`` are the types of
+    ``nsys export`` that it reads, the best first; by default all. Raises ExportFailed, and what
+    ``read`` raises.
     """
-    if beside := _left_beside(path):
-        yield _beside(path, beside, listener)
+    failure: ReportError | None = None
+    for found in _exports(path, forms, listener):
+        try:
+            with found as tables:
+                return read(tables)
+        except (NotAReport, ExportFailed) as error:
+            LOG.debug("%s: this export is not read: %s", path, error)
+            failure = error
+    assert failure is not None  # at least one was tried
+    raise failure
+
+
+def _exports(
+    path: Path, forms: Sequence[str], listener: Listener
+) -> Iterator[AbstractContextManager[Path]]:
+    """Yield contexts that give an export of a report under the report's name, the cheapest first."""
     if os.environ.get(export.CHOICE) == export.SQLITE:
         forms = (export.SQLITE,)
-    cache = _folder(make=True) if is_on() else None
-    places: dict[str, Path] = {}
-    if cache:
-        digest = _digest(path)
-        places = {form: cache / f"{digest}.{form}" for form in forms or ALL_FORMS}
-    for place in places.values():
-        if (entry := _entry(place)) and _nsys() in ([], entry.nsys):
-            yield _kept(path, place)
+    as_now, places = _identity(path), _places(path, forms or ALL_FORMS) if is_on() else {}
+    found = {place: entry for place in places.values() if (entry := _entry(place))}
+    current = [place for place, entry in found.items() if _nsys() in ([], entry.nsys)]
+    yield from (_kept(path, place) for place in current)
+    if is_on() and (beside := _left_beside(path)):
+        yield _beside(path, beside, listener)
     for form in forms or dict.fromkeys((export.fastest_form(), export.SQLITE)):
-        yield _made(path, form, places.get(form), listener)
+        yield _made(path, form, place=places.get(form), as_before=as_now, listener=listener)
+    # The nsys of now may be too old for the report.
+    yield from (_kept(path, place) for place in found if place not in current)
 
 
-@contextmanager
-def exported(path: Path, listener: Listener = SILENT) -> Iterator[Path]:
-    """Yield an SQLite export of a report under the report's name. Raises ExportFailed."""
-    with next(exports(path, (export.SQLITE,), listener)) as found:
-        yield found
+def _places(path: Path, forms: Sequence[str]) -> dict[str, Path]:
+    """Return where the exports of a report are kept, by their form; nothing if none can be."""
+    if (cache := _folder(make=True)) is None:
+        return {}
+    digest = _digest(path)
+    return {form: cache / f"{digest}.{form}" for form in forms}
 
 
 def is_on() -> bool:
-    """Return whether exports are kept: ``$BRIDGE_CACHE`` is not ``off``."""
-    return os.environ.get(SWITCH) != OFF
+    """Return whether exports are kept, and read that were kept or left: ``$BRIDGE_CACHE`` is not ``off``."""
+    return os.environ.get(SWITCH, "").lower() not in OFF
 
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """Keep and read no exports within the block, in processes that it starts neither."""
+    """Export anew within the block and keep nothing, in processes that it starts neither."""
     before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = OFF
+    os.environ[SWITCH] = "off"
     try:
         yield
     finally:
@@ -103,18 +129,23 @@ def _named(path: Path, found: Path) -> Iterator[Path]:
 
 @contextmanager
 def _beside(path: Path, found: Path, listener: Listener) -> Iterator[Path]:
-    listener.say(f"{path.name}: read from {found.name}, an export that nsys left beside it")
     with _named(path, found) as link:
         yield link
+    listener.say(f"{path.name}: read from {found.name}, an export that nsys left beside it")
 
 
 def _left_beside(path: Path) -> Path | None:
-    """Return the SQLite export that nsys left beside a report, if it is one of the whole report as it is now."""
+    """Return the SQLite export that nsys left beside a report, if it is one of the whole report as it is now.
+
+    Both files would be newer if the report had been replaced, also by one that keeps its own time.
+    """
     found = path.with_suffix(".sqlite")
     try:
-        is_newer = found.stat().st_mtime_ns >= path.stat().st_mtime_ns
+        of_export, of_report = found.stat(), path.stat()
+        is_newer = of_export.st_mtime_ns >= of_report.st_mtime_ns
+        is_newer &= of_export.st_ctime_ns >= of_report.st_ctime_ns
         return found if is_newer and _is_whole(found, path.name) else None
-    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+    except (OSError, sqlite3.Error, UnicodeDecodeError, TypeError) as error:
         LOG.debug("%s: %s is not read for it: %s", path, found.name, error)
         return None
 
@@ -122,7 +153,7 @@ def _left_beside(path: Path) -> Path | None:
 def _is_whole(database: Path, report: str) -> bool:
     """Return whether a database is a finished export of all that a report of this name holds."""
     uri = f"{database.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as connection:
+    with closing(sqlite3.connect(uri, timeout=0, uri=True)) as connection:
         [[pages]], [[page_bytes]] = map(
             connection.execute, ("PRAGMA page_count", "PRAGMA page_size")
         )
@@ -139,7 +170,7 @@ def _is_whole(database: Path, report: str) -> bool:
     )
 
 
-# -- Entries of the cache
+# -- The folder of the cache
 
 
 @record
@@ -163,72 +194,92 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Return the exports that are kept, the one that was read last first."""
-    if (cache := _folder()) is None:
-        return []
-    found = [_entry(folder) for folder in cache.iterdir() if not folder.name.startswith(DRAFT)]
-    return sorted((e for e in found if e), key=lambda entry: entry.used, reverse=True)
+    found = filter(None, map(_entry, _own_folders()))
+    return sorted(found, key=lambda entry: entry.used, reverse=True)
 
 
 def clear() -> int:
-    """Remove the whole cache, but what other commands read or make at the moment; return the bytes of its entries."""
-    size = sum(entry.size for entry in entries())
+    """Remove all but what other commands read or make at the moment; return the bytes of the entries removed."""
+    removed = sum(entry.size for entry in entries() if _remove(entry.folder))
     make_room(0)
-    return size - sum(entry.size for entry in entries())
+    return removed
 
 
-def make_room(most: int | None = None) -> None:
-    """Remove what is damaged or left over, then the entries that were not read for longest, until they fit.
-
-    ``most`` are the bytes that may stay; by default the `limit`. Entries in use stay.
-    """
-    if (cache := _folder()) is None:
-        return
-    most = limit() if most is None else most
+def make_room(most: int) -> None:
+    """Remove what is damaged or left over, then what was not read for longest, until ``most`` bytes stay."""
+    for folder in _own_folders():
+        if _entry(folder) is None:
+            _remove(folder)
     kept = entries()
-    whole = {entry.folder for entry in kept}
-    for folder in cache.iterdir():
-        age = time.time() - folder.lstat().st_mtime
-        is_draft = folder.name.startswith(DRAFT)
-        if folder not in whole and (not is_draft or age > export.TIME_LIMIT_S):
-            shutil.rmtree(folder, ignore_errors=True)
     total = sum(entry.size for entry in kept)
     for entry in reversed(kept):
         if total > most and _remove(entry.folder):
             total -= entry.size
 
 
-def location() -> Path:
-    """Return where the cache is, or would be: ``$XDG_CACHE_HOME/nsight-bridge/exports``."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "nsight-bridge" / "exports"
+def location() -> Path | None:
+    """Return where the cache is, or would be: ``$XDG_CACHE_HOME/nsight-bridge/exports``; None without such a folder."""
+    with suppress(RuntimeError):  # there is no home
+        for base in (Path(os.environ.get("XDG_CACHE_HOME", "")), Path.home() / ".cache"):
+            if base.is_absolute():
+                return base / "nsight-bridge" / "exports"
+    return None
 
 
-def _folder(*, make: bool = False) -> Path | None:
-    """Return the folder of the cache; None if there is none and none can be made, or if other users can write to it."""
-    try:
-        folder = location()
-        if make:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home
-        LOG.debug("no cache of exports: %s", error)
-        return None
-    is_ours = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if is_ours else None
+def is_private() -> bool:
+    """Return whether no other user can write to the cache: else it is not used."""
+    folder = location()
+    return folder is not None and all(map(_is_own, (folder, folder.parent)))
 
 
 def limit() -> int:
     """Return the bytes that all entries may take: ``$BRIDGE_CACHE_LIMIT``."""
+    text = os.environ.get(LIMIT) or DEFAULT_LIMIT
     try:
-        return parse_bytes(os.environ.get(LIMIT) or DEFAULT_LIMIT)
+        return 0 if text == "0" else parse_bytes(text)
     except ValueError as error:
         LOG.warning("$%s: %s; taken: %s", LIMIT, error, DEFAULT_LIMIT)
         return parse_bytes(DEFAULT_LIMIT)
 
 
+def _folder(*, make: bool = False) -> Path | None:
+    """Return the folder of the cache, None if there is none that can be used."""
+    try:
+        if make and (folder := location()):
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        return location() if is_private() else None
+    except OSError as error:
+        LOG.debug("no cache of exports: %s", error)
+        return None
+
+
+def _is_own(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _own_folders() -> list[Path]:
+    """Return what is in the cache by its name: of anything else there nothing is touched."""
+    try:
+        cache = _folder()
+        return [path for path in cache.iterdir() if OURS.fullmatch(path.name)] if cache else []
+    except OSError:
+        return []
+
+
+# -- Entries
+
+
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Return what changes if a file is written or replaced."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _nsys() -> list[str | int]:
@@ -264,60 +315,124 @@ def _entry(folder: Path) -> Entry | None:
             size=sum(found[0] for found in files.values()),
             used=manifest.stat().st_mtime,
         )
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         LOG.debug("%s: no export that was kept: %s", folder, error)
         return None
     return entry if is_whole else None
 
 
 @contextmanager
-def _kept(path: Path, folder: Path) -> Iterator[Path]:
-    """Read an entry, which no other command can remove meanwhile; it is removed if it cannot be read."""
+def _locked(folder: Path, how: int) -> Iterator[bool]:
+    """Lock a folder; yields whether there are locks here. Raises OSError if it is gone, or locked by others."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with (folder / MANIFEST).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            if _entry(folder) is None:  # looked at again, as it is locked only now
-                raise ExportFailed(f"{path.name}: its export was removed meanwhile; try again")
-            os.utime(folder / MANIFEST)
-            with _named(path, folder / EXPORT) as link:
-                yield link
+        has_locks = True
+        try:
+            fcntl.flock(place, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            has_locks = False
+        if not os.path.samestat(os.fstat(place), folder.stat()):
+            raise FileNotFoundError(folder)
+        yield has_locks
+    finally:
+        os.close(place)
+
+
+def _remove(folder: Path) -> bool:
+    """Remove an entry or a draft; return whether it is gone: it is not if a command reads or makes it."""
+    try:
+        with _locked(folder, fcntl.LOCK_EX) as has_locks:
+            age = time.time() - folder.stat().st_mtime
+            if not has_locks and folder.name.startswith(DRAFT) and age < MADE_WITHIN_S:
+                return False
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _kept(path: Path, folder: Path) -> Iterator[Path]:
+    """Read an entry; it is removed if it cannot be read."""
+    try:
+        with _reading(path, folder), _named(path, folder / EXPORT) as link:
+            yield link
     except NotAReport:
         _remove(folder)
         raise
 
 
 @contextmanager
-def _made(path: Path, form: str, kept: Path | None, listener: Listener) -> Iterator[Path]:
-    """Make an export, which is kept if it can be read; ``kept`` is the entry that it becomes."""
-    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=kept and kept.parent) as draft:
-        export.make(path, Path(draft, EXPORT), form, listener)
-        with _named(path, Path(draft, EXPORT)) as link:
-            yield link
-        if kept:
-            _keep(Path(draft), kept, path.name)
+def _reading(path: Path, folder: Path) -> Iterator[None]:
+    """Keep an entry from being removed, and note that it is read. Raises ExportFailed if it is gone."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(_locked(folder, fcntl.LOCK_SH))
+        except OSError as error:
+            raise ExportFailed(f"{path.name}: its export is being removed; try again") from error
+        if _entry(folder) is None:  # looked at again, as it is locked only now
+            raise ExportFailed(f"{path.name}: its export was replaced; try again")
+        with suppress(OSError):  # on a disk that can only be read
+            os.utime(folder / MANIFEST)
+        yield
 
 
-def _keep(draft: Path, folder: Path, report: str) -> None:
+@contextmanager
+def _made(
+    path: Path, form: str, *, place: Path | None, as_before: tuple[int, ...], listener: Listener
+) -> Iterator[Path]:
+    """Make an export. It is kept at ``place`` if it can be read and the report is as it was before."""
+    with ExitStack() as held:
+        draft = held.enter_context(_draft(place and place.parent))
+        try:
+            export.make(path, draft / EXPORT, form, listener)
+        except ExportFailed:
+            if place is None or not _has_other_disk(place.parent):
+                raise
+            place, draft = None, held.enter_context(_draft(None))  # the cache's may be full
+            export.make(path, draft / EXPORT, form, listener)
+        can_be_read = True
+        try:
+            with _named(path, draft / EXPORT) as link:
+                yield link
+        except NotAReport:
+            can_be_read = False
+            raise
+        finally:
+            if place and can_be_read and _identity(path) == as_before:
+                _keep(draft, place, path.name)
+
+
+@contextmanager
+def _draft(cache: Path | None) -> Iterator[Path]:
+    """Make a folder for an export, in the cache if there is one that can be written, and locked there."""
+    with ExitStack() as held:
+        try:
+            made = tempfile.TemporaryDirectory(prefix=DRAFT, dir=cache) if cache else None
+        except OSError:
+            made = None
+        folder = made or tempfile.TemporaryDirectory(prefix="bridge-export-")
+        draft = Path(held.enter_context(folder))
+        with suppress(OSError):
+            held.enter_context(_locked(draft, fcntl.LOCK_SH))
+        yield draft
+
+
+def _has_other_disk(cache: Path) -> bool:
+    """Return whether temporary files lie on another disk than the cache."""
+    return Path(tempfile.gettempdir()).stat().st_dev != cache.stat().st_dev
+
+
+def _keep(draft: Path, place: Path, report: str) -> None:
     """Give a draft the name of its entry; it stays a draft where it is too large or cannot be renamed."""
-    files = _files(draft)
-    if sum(found[0] for found in files.values()) > limit():
-        return
-    said = {"name": folder.name, "report": report, "nsys": _nsys(), "files": files}
     with suppress(OSError):
+        files, most = _files(draft), limit()
+        if sum(found[0] for found in files.values()) > most:
+            return
+        said = {"name": place.name, "report": report, "nsys": _nsys(), "files": files}
         (draft / MANIFEST).write_text(json.dumps(said), encoding="utf-8")
-        if not folder.exists() or _remove(folder):
-            draft.rename(folder)
-        make_room()
-
-
-def _remove(folder: Path) -> bool:
-    """Remove an entry; return whether it is gone: it is not if a command reads it."""
-    try:
-        with (folder / MANIFEST).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-    except BlockingIOError:
-        return False
-    except OSError:  # no manifest, or a file system without locks
-        shutil.rmtree(folder, ignore_errors=True)
-    return not folder.exists()
+        if not place.exists() or _remove(place):
+            draft.rename(place)
+        make_room(most)

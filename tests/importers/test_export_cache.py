@@ -1,5 +1,7 @@
 """Exports that are kept: each report is exported once, and nothing that is not as it was written is read."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -14,13 +16,13 @@ from pathlib import Path
 import columnar
 import made_reports
 import pytest
-from command import bridge, done
+from command import assert_refused, bridge, done
 from nsys_stand_in import calls, offer, with_settings
 from test_columnar import assert_equal
 
 from bridge import importers
 from bridge.importers.listener import Silent
-from bridge.importers.nsys import export, export_cache, schema
+from bridge.importers.nsys import export_cache, schema
 
 pytestmark = pytest.mark.slow  # it starts programs
 
@@ -102,9 +104,10 @@ def test_a_kept_export_needs_no_nsys(
 def test_whoever_needs_sqlite_gets_it_and_keeps_it(cache, made_nsys, nsys_rep, arrow_folder):
     importers.load(nsys_rep)
     for _ in range(2):
-        with export_cache.exported(nsys_rep) as made:
-            assert made.name == "report.nsys-rep"
-            assert made.read_bytes() == arrow_folder.read_bytes()
+        made = export_cache.read_export(
+            nsys_rep, lambda it: (it.name, it.read_bytes()), ("sqlite",)
+        )
+        assert made == ("report.nsys-rep", arrow_folder.read_bytes())
     assert calls(made_nsys) == ["arrowdir", "sqlite"]
 
 
@@ -223,10 +226,13 @@ def test_the_one_that_was_not_read_for_longest_goes_first(
 def test_what_is_being_read_stays(cache, made_nsys, tmp_path, nsys_rep, sqlite_alone, monkeypatch):
     importers.load(nsys_rep)
     monkeypatch.setenv("BRIDGE_CACHE_LIMIT", str(int(1.5 * sqlite_alone.stat().st_size)))
-    with export_cache.exported(nsys_rep) as made:
+
+    def read(made):
         importers.load(report_of("other", tmp_path))
         export_cache.clear()
         assert made.read_bytes() == sqlite_alone.read_bytes()
+
+    export_cache.read_export(nsys_rep, read)
     export_cache.clear()
     assert not [*cache.iterdir()]
 
@@ -241,12 +247,52 @@ def test_an_export_above_the_limit_is_read_and_not_kept(
 
 def test_what_killed_commands_left_is_removed(cache, made_nsys, nsys_rep, sqlite_alone):
     cache.mkdir(parents=True, mode=0o700)
-    for name, age in ((".draft-old", 2 * export.TIME_LIMIT_S), (".draft-new", 60)):
-        (cache / name).mkdir()
-        os.utime(cache / name, (time.time() - age,) * 2)
+    (cache / ".draft-left").mkdir()
+    (cache / "not-ours").mkdir()
+    with export_cache._draft(cache) as in_the_making:
+        importers.load(nsys_rep)
+        export_cache.clear()
+        left = {path.name for path in cache.iterdir()}
+        assert left == {in_the_making.name, "not-ours"}
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_keeps_exports(
+    error, cache, made_nsys, nsys_rep, sqlite_alone, monkeypatch
+):
+    def no_locks(*_):
+        raise OSError(error, "no locks")
+
+    monkeypatch.setattr(export_cache.fcntl, "flock", no_locks)
+    for _ in range(2):
+        importers.load(nsys_rep)
+    assert calls(made_nsys) == ["sqlite"]
+
+
+def test_a_report_that_is_replaced_meanwhile_is_not_kept(cache, made_nsys, nsys_rep, sqlite_alone):
+    def read(_):
+        nsys_rep.write_bytes(b"recorded anew")
+
+    export_cache.read_export(nsys_rep, read)
+    assert not [*cache.iterdir()]
+
+
+def test_what_is_exported_is_kept_though_its_reader_stops(cache, made_nsys, nsys_rep, sqlite_alone):
+    def read(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_cache.read_export(nsys_rep, read)
     importers.load(nsys_rep)
-    assert min(path.name for path in cache.iterdir()) == ".draft-new"
-    assert len([*cache.iterdir()]) == 2
+    assert calls(made_nsys) == ["sqlite"]
+
+
+def test_a_folder_that_is_being_removed_is_exported_anew(cache, made_nsys, nsys_rep, sqlite_alone):
+    importers.load(nsys_rep)
+    [entry] = cache.iterdir()
+    with export_cache._locked(entry, fcntl.LOCK_EX):
+        importers.load(nsys_rep)
+    assert calls(made_nsys) == ["sqlite"] * 2
 
 
 # -- while nsys works
@@ -375,6 +421,23 @@ def test_one_that_is_older_cut_or_no_export_is_not(cache, made_nsys, nsys_rep, s
         assert calls(made_nsys) == ["sqlite"]
 
 
+def test_one_that_was_there_before_the_report_is_not(cache, made_nsys, nsys_rep, sqlite_alone):
+    left_beside(nsys_rep)
+    other = nsys_rep.with_name("other")
+    other.write_bytes(b"another one of the same name")
+    os.utime(other, (1, 1))
+    other.rename(nsys_rep)
+    importers.load(nsys_rep)
+    assert calls(made_nsys) == ["sqlite"]
+
+
+def test_one_is_not_read_where_a_new_one_is_asked_for(cache, made_nsys, nsys_rep, sqlite_alone):
+    left_beside(nsys_rep)
+    with export_cache.switched_off():
+        importers.load(nsys_rep)
+    assert calls(made_nsys) == ["sqlite"]
+
+
 # -- the command line
 
 
@@ -386,6 +449,15 @@ def test_what_is_kept_is_listed_and_removed(cache, made_nsys, nsys_rep, sqlite_a
     assert "sqlite    report.nsys-rep" in listed
     assert "removed" in done("cache", "--clear")
     assert not [*cache.iterdir()]
+
+
+def test_a_cache_that_is_not_used_says_why(cache, folder, monkeypatch):
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    assert_refused(bridge("cache"), "not used, as other users can write to it")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "here")
+    assert_refused(bridge("cache"), "names a folder")
 
 
 def test_a_command_can_do_without(cache, made_nsys, nsys_rep, sqlite_alone, folder):

@@ -16,7 +16,7 @@ def cache(clear: bool) -> None:
     """List the exports of .nsys-rep files that are kept, so that nsys exports each report once.
 
     They are in $XDG_CACHE_HOME/nsight-bridge (~/.cache/nsight-bridge). Together they take at most
-    $BRIDGE_CACHE_LIMIT (10GiB); those that were not read for longest are removed first.
+    $BRIDGE_CACHE_LIMIT GiB (10); those that were not read for longest are removed first.
     With --no-cache or BRIDGE_CACHE=off a command reads none and keeps none.
     """
     from bridge.importers.nsys import export_cache

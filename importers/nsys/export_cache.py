@@ -29,14 +29,14 @@ from bridge.importers.listener import SILENT, Listener
 from bridge.importers.nsys import export, schema
 from bridge.importers.programs import find_program
 from bridge.importers.records import record
-from bridge.knowledge.amounts import parse_bytes
 
 LOG = logging.getLogger("bridge.importers")
 
 T = TypeVar("T")
 
 SWITCH, OFF = "BRIDGE_CACHE", frozenset(["off", "0", "no", "false"])
-LIMIT, DEFAULT_LIMIT = "BRIDGE_CACHE_LIMIT", "10GiB"
+LIMIT, DEFAULT_LIMIT = "BRIDGE_CACHE_LIMIT", 10  # GiB
+GIB = 1 << 30
 MANIFEST, EXPORT = "entry.json", "export"
 ALL_FORMS = (*export.FASTER, export.SQLITE)
 DRAFT = ".draft-"  # begins the name of an entry in the making
@@ -233,13 +233,13 @@ def is_private() -> bool:
 
 
 def limit() -> int:
-    """Return the bytes that all entries may take: ``$BRIDGE_CACHE_LIMIT``."""
-    text = os.environ.get(LIMIT) or DEFAULT_LIMIT
+    """Return the bytes that all entries may take: ``$BRIDGE_CACHE_LIMIT`` is in GiB."""
+    text = os.environ.get(LIMIT) or str(DEFAULT_LIMIT)
     try:
-        return 0 if text == "0" else parse_bytes(text)
-    except ValueError as error:
-        LOG.warning("$%s: %s; taken: %s", LIMIT, error, DEFAULT_LIMIT)
-        return parse_bytes(DEFAULT_LIMIT)
+        return max(0, int(float(text) * GIB))
+    except (ValueError, OverflowError):
+        LOG.warning("$%s: %r is no number of GiB; taken: %s", LIMIT, text, DEFAULT_LIMIT)
+        return DEFAULT_LIMIT * GIB
 
 
 def _folder(*, make: bool = False) -> Path | None:

@@ -215,7 +215,7 @@ def report_of(text, folder):
 def test_the_one_that_was_not_read_for_longest_goes_first(
     cache, made_nsys, tmp_path, sqlite_alone, monkeypatch
 ):
-    monkeypatch.setenv("BRIDGE_CACHE_LIMIT", str(int(2.5 * sqlite_alone.stat().st_size)))
+    monkeypatch.setenv("BRIDGE_CACHE_LIMIT", str(2.5 * sqlite_alone.stat().st_size / 2**30))
     one, two, three = (report_of(text, tmp_path) for text in ("one", "two", "three"))
     for path in (one, two, one, three):
         importers.load(path)
@@ -225,7 +225,7 @@ def test_the_one_that_was_not_read_for_longest_goes_first(
 
 def test_what_is_being_read_stays(cache, made_nsys, tmp_path, nsys_rep, sqlite_alone, monkeypatch):
     importers.load(nsys_rep)
-    monkeypatch.setenv("BRIDGE_CACHE_LIMIT", str(int(1.5 * sqlite_alone.stat().st_size)))
+    monkeypatch.setenv("BRIDGE_CACHE_LIMIT", str(1.5 * sqlite_alone.stat().st_size / 2**30))
 
     def read(made):
         importers.load(report_of("other", tmp_path))
@@ -240,7 +240,7 @@ def test_what_is_being_read_stays(cache, made_nsys, tmp_path, nsys_rep, sqlite_a
 def test_an_export_above_the_limit_is_read_and_not_kept(
     cache, made_nsys, nsys_rep, sqlite_alone, monkeypatch
 ):
-    monkeypatch.setenv("BRIDGE_CACHE_LIMIT", "1kB")
+    monkeypatch.setenv("BRIDGE_CACHE_LIMIT", "1e-6")
     importers.load(nsys_rep)
     assert not [*cache.iterdir()]
 

@@ -577,7 +577,7 @@ def key_codes(*tables: Sequence[Ints]) -> list[Ints]:
     Each table is a sequence of columns; a key is the tuple of the values of a row.
     """
     rows = [len(table[0]) for table in tables]
-    codes = np.zeros(sum(rows), np.int64)
+    codes: Ints = np.broadcast_to(np.int64(0), sum(rows))
     columns = [parts for parts in zip(*tables, strict=True) if not _is_constant(parts)]
     for i, parts in enumerate(columns):
         column_codes, values = factorize(np.concatenate(parts))

@@ -56,12 +56,16 @@ def is_sorted(*keys: Ints) -> bool:
 
 def outer_first_order(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return the order by track, then start, then descending end, then row."""
+    order = unless_outer_first(track, start, end)
+    return np.arange(len(start)) if order is None else order
+
+
+def unless_outer_first(track: Ints, start: Ints, end: Ints) -> Ints | None:
+    """Return `outer_first_order`, None if rows are in that order."""
     order = None if is_sorted(track, start) else order_by(track, start)
     track_sorted, start_sorted = (key if order is None else key[order] for key in (track, start))
     same = (track_sorted[1:] == track_sorted[:-1]) & (start_sorted[1:] == start_sorted[:-1])
-    if same.any():
-        return order_by(track, start, -end)
-    return np.arange(len(start)) if order is None else order
+    return order_by(track, start, -end) if same.any() else order
 
 
 def distinct(numbers: Ints) -> Ints:
@@ -223,9 +227,24 @@ def busy_time_by_clock(group: Ints, clock: Ints, start: Ints, end: Ints, groups:
 
 def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Return group, start and end of the disjoint intervals of each group's union, sorted."""
-    lasting = np.flatnonzero(end > start)
-    order = lasting[order_by(group[lasting], start[lasting])]
-    group, start, end = group[order], start[order], end[order]
+    order = None if is_sorted(group, start) else order_by(group, start)
+    narrow = each(lambda column: column.astype(np.min_scalar_type(-column.max(initial=1))), group)
+    columns = narrow, start, end
+    last = [column[:0] for column in columns]  # the piece that the next block may prolong
+    blocks = []
+    for first in range(0, len(start), BLOCK):
+        rows = slice(first, first + BLOCK) if order is None else order[first : first + BLOCK]
+        lasting = end[rows] > start[rows]
+        pieces = _united(*map(np.append, last, (column[rows][lasting] for column in columns)))
+        blocks.append([column[:-1] for column in pieces])
+        last = [column[-1:] for column in pieces]
+    owner, begin, stop = (np.concatenate(parts) for parts in zip(*blocks, last, strict=True))
+    is_one = is_single_value(group) and len(owner)
+    return repeated(int(group[0]), len(owner)) if is_one else owner.astype(np.int64), begin, stop
+
+
+def _united(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the pieces of the unions of intervals, which are sorted by group and start and have a length."""
     reached = running_maximum(group, start, end)
     new = np.ones(len(start), bool)
     new[1:] = (group[1:] != group[:-1]) | (start[1:] > reached[:-1])

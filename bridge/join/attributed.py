@@ -15,7 +15,7 @@ from bridge.importers.capture import MAX_SPAN_NS, Capture, check_totals, total_n
 from bridge.importers.frames import CALL_ID, CALL_ID_SHIFT, Names
 from bridge.importers.records import record
 from bridge.join.adoption import with_autograd_work, with_guesses
-from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, repeated
 from bridge.join.attribution import (
     INVALID_TIME,
     Activities,
@@ -569,7 +569,7 @@ def _creations(capture: Capture) -> Ints:
     """Return the row of the event that created the graph node of each activity, or NONE."""
     node = capture.activities.graph_node
     if not len(capture.graph_nodes):
-        return np.full(len(node), NONE)
+        return repeated(NONE, len(node))
     report_of, process = capture.activities.report, capture.activities.process
     return creation_of(report_of, process, node, _filled(NodeEvents, capture.graph_nodes))
 

@@ -24,9 +24,10 @@ from bridge.join.arrays import (
     Ints,
     number_groups,
     order_by,
-    outer_first_order,
     run_edges,
     stable_order,
+    taken,
+    unless_outer_first,
 )
 from bridge.join.forest import ancestors, levels, nearest
 from bridge.join.grammar import parse
@@ -74,8 +75,10 @@ class Nesting:
         has_length = end > start
         if not has_length.all():
             stack, start, end, rows = (c[has_length] for c in (stack, start, end, rows))
-        order = outer_first_order(stack, start, end)
-        return cls._nested(stack[order], start[order], end[order], rows[order])
+        order = unless_outer_first(stack, start, end)
+        if order is not None:
+            stack, start, end, rows = (taken(c, order) for c in (stack, start, end, rows))
+        return cls._nested(stack, start, end, rows)
 
     @classmethod
     def _nested(cls, stack: Ints, start: Ints, end: Ints, rows: Ints) -> Nesting:
@@ -96,6 +99,7 @@ class Nesting:
             # ``rank`` keeps the piece after the cut inside the ranges that started before the
             # range.
             cut_time, old_end = end[parent[crossing]], end[crossing]
+            end = end.copy()  # it may be that of the ranges
             end[crossing] = cut_time
             stack, rows, rank = (np.append(c, c[crossing]) for c in (stack, rows, rank))
             start, end = np.append(start, cut_time), np.append(end, old_end)

@@ -15,7 +15,7 @@ import numpy as np
 from bridge.analyze.core.names import file_names
 from bridge.importers import frames
 from bridge.importers.capture import Capture
-from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.arrays import NONE, Ints, each, number_groups
 from bridge.join.attributed import AttributedCapture, once
 
 KEY = ("report", "process", "device")
@@ -59,7 +59,7 @@ def _devices(attributed: AttributedCapture) -> Devices:
     keys = list(dict.fromkeys(key for key, _ in gpus))
     position = np.array([keys.index(key) for key, _ in gpus], np.int64)
     return Devices(
-        gpu=position[used],
+        gpu=each(lambda numbers: position[numbers], used),
         names=_device_names(attributed, names, keys),
         report=[key[0] for key in keys],
         number=[key[2] if key[1] == NONE else NONE for key in keys],

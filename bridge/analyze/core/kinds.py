@@ -14,8 +14,8 @@ import numpy as np
 
 from bridge.analyze.core.groups import ratio, sums
 from bridge.importers import frames
-from bridge.importers.arrays import factorize
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.importers.arrays import positions
+from bridge.join.arrays import NONE, Flags, Integers, Ints, distinct
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
 from bridge.knowledge import kernels
@@ -26,17 +26,18 @@ KINDS = (*kernels.KINDS, *OTHERS)
 
 
 @once
-def kind(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+def kind(attributed: AttributedCapture) -> tuple[Integers, tuple[str, ...]]:
     """Return the kind of each activity as a code, and the names of the kinds."""
     code, classes = _kernels(attributed)
-    of_kernel = _codes_of_kernels(classes, lambda kernel: KINDS.index(kernel.kind))[code]
-    of_others = attributed.capture.activities.kind.per_text(
-        lambda name: KINDS.index(name) if name in OTHERS else NONE
-    )
-    return np.where(code == NONE, of_others, of_kernel), KINDS
+    result = _codes_of_kernels(classes, lambda kernel: KINDS.index(kernel.kind)).astype(np.int8)[
+        code
+    ]
+    for other in OTHERS:
+        result[attributed.capture.activities.kind.among(other)] = KINDS.index(other)
+    return result, KINDS
 
 
-def library(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+def library(attributed: AttributedCapture) -> tuple[Integers, tuple[str, ...]]:
     """Return the library of each activity as a code, and the names of the libraries.
 
     The code is NONE where the activity is no kernel; the name is '' for an unknown library.
@@ -46,7 +47,7 @@ def library(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
     return _codes_of_kernels(classes, lambda kernel: names.index(kernel.library))[code], names
 
 
-def fused_ops(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+def fused_ops(attributed: AttributedCapture) -> tuple[Integers, tuple[str, ...]]:
     """Return the ops that each kernel was fused from as a code, and the texts such as ``add, mul``.
 
     The code is NONE for all other activities.
@@ -94,27 +95,27 @@ def eligible_activities(attributed: AttributedCapture) -> Flags:
 
 
 @once
-def _kernels(attributed: AttributedCapture) -> tuple[Ints, list[Kernel]]:
+def _kernels(attributed: AttributedCapture) -> tuple[Integers, list[Kernel]]:
     """Return the class of each activity as a code, NONE for other than kernels, and the classes."""
     code, names = _names(attributed)
     return code, kernels.kinds_of(names, attributed.kernel_rules)
 
 
-def _names(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+def _names(attributed: AttributedCapture) -> tuple[Integers, list[str]]:
     """Return the name of each kernel as a code, NONE for other activities, and the names in use.
 
     Names are demangled where the capture has that.
     """
     activities = attributed.capture.activities
     full, short = activities.full_name, activities.name
-    full_code, short_code = full.codes, short.codes
     names = [*full.texts, *short.texts, ""]
-    combined = np.where(full_code == NONE, short_code + len(full.texts), full_code)
-    combined[(full_code == NONE) & (short_code == NONE)] = len(names) - 1
-    code = np.full(len(combined), NONE)
-    rows = np.flatnonzero(activities.kind.among(frames.KERNEL))
-    code[rows], used = factorize(combined[rows])
-    return code, [names[name] for name in used.tolist()]
+    of_short = np.append(np.arange(len(full.texts), len(names) - 1, dtype=np.int32), len(names) - 1)
+    name = np.where(full.compact == NONE, of_short[short.compact], full.compact)
+    is_kernel = activities.kind.among(frames.KERNEL)
+    used = distinct(name[is_kernel])
+    code = positions(used, len(names)).astype(np.min_scalar_type(-len(used) - 1))[name]
+    code[~is_kernel] = NONE
+    return code, [names[number] for number in used.tolist()]
 
 
 def _codes_of_kernels(classes: list[Kernel], code_of: Callable[[Kernel], int]) -> Ints:

@@ -25,7 +25,7 @@ from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
 from bridge.importers.frames import Ranges
 from bridge.importers.records import record
-from bridge.join.arrays import Ints, number_groups, unions
+from bridge.join.arrays import Ints, distinct, number_groups, unions
 from bridge.join.attributed import AttributedCapture, once
 
 # What a GPU can do at an instant: the first that applies counts, and idle where none does.
@@ -306,19 +306,22 @@ def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int,
     covered = covered_times(devices.gpu, state, start=start, end=attributed.end, parts=parts)
     exposed = exposed_communication(attributed, devices.gpu, np.arange(size), parts)
     rows = np.flatnonzero(counted)
-    first = lowest(devices.gpu[rows], start[rows], size)
-    last = highest(devices.gpu[rows], attributed.end[rows], size)
+    gpu = frames.pick(devices.gpu, rows)
+    first = lowest(gpu, frames.pick(start, rows), size)
+    last = highest(gpu, frames.pick(attributed.end, rows), size)
     return {
-        gpu: GpuAccount(
-            device=devices.names[gpu],
-            states=named_states(covered[:, gpu], parts[gpu].length, is_partial=not counted.all()),
-            span_ns=int(last[gpu] - first[gpu]),
-            exposed_ns=int(exposed[gpu]),
+        number: GpuAccount(
+            device=devices.names[number],
+            states=named_states(
+                covered[:, number], parts[number].length, is_partial=not counted.all()
+            ),
+            span_ns=int(last[number] - first[number]),
+            exposed_ns=int(exposed[number]),
             processes=_of_processes(
-                attributed, np.flatnonzero(devices.gpu == gpu), state, parts[gpu]
+                attributed, np.flatnonzero(devices.gpu == number), state, parts[number]
             ),
         )
-        for gpu in np.unique(devices.gpu[rows]).tolist()
+        for number in distinct(gpu).tolist()
     }
 
 
@@ -355,15 +358,14 @@ def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Sp
     ``state`` are positions in `STATES`, or the one behind them. The result is in ns, a row per state and a column per
     GPU.
     """
-    none = np.empty(0, np.int64)
     total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
-    cover = none, none, none  # the union of the states so far
+    cover: tuple[Ints, ...] = ()  # the union of the states so far
     for number in range(len(STATES) + 1):
         rows = np.flatnonzero(state == number)
         total[number + 1] = total[number]
         if len(rows):
-            own = gpu[rows], start[rows], end[rows]
-            cover = unions(*(np.concatenate(pair) for pair in zip(cover, own, strict=True)))
+            own = [frames.pick(column, rows) for column in (gpu, start, end)]
+            cover = unions(*map(np.append, cover, own) if cover else own)
             owner, begin, stop = within_parts(cover, parts)
             total[number + 1] = sums(owner, stop - begin, len(parts))
     result: Ints = np.diff(total, axis=0)

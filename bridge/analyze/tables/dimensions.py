@@ -30,7 +30,7 @@ from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import key_codes
 from bridge.importers.records import record
 from bridge.importers.texts import unique_names
-from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.arrays import NONE, Integers, Ints, number_groups
 from bridge.join.attributed import DIRECTIONS, AttributedCapture
 from bridge.join.nesting import Nesting, inherited
 
@@ -160,7 +160,7 @@ class DimensionCodes:
     def of_rows(
         cls,
         name: str,
-        code: Ints,
+        code: Integers,
         names: Collection[str],
         rows: Sequence[Ints],
         none: str | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -544,21 +544,30 @@ def _cut(capture: Capture, window: RowSelection) -> Capture:
     return replace(capture, activities=capture.activities.replace(start=cut[0], end=cut[1]))
 
 
-def once(
-    function: Callable[Concatenate[AttributedCapture, Options], T],
-) -> Callable[Concatenate[AttributedCapture, Options], T]:
-    """Return the function with a memory: what it returns of a capture is computed once.
+class Remembering(Protocol):
+    """What keeps the results of functions."""
 
-    Arguments besides the capture must be hashable. Callers share the result and must not change it.
+    @property
+    def results(self) -> dict[tuple[object, ...], Any]:
+        """The results by function and arguments."""
+
+
+Subject = TypeVar("Subject", bound=Remembering)
+
+
+def once(
+    function: Callable[Concatenate[Subject, Options], T],
+) -> Callable[Concatenate[Subject, Options], T]:
+    """Return the function with a memory: what it returns of a capture, or of a run, is computed once.
+
+    Arguments besides that must be hashable. Callers share the result and must not change it.
     """
 
-    def remembering(
-        attributed: AttributedCapture, /, *args: Options.args, **kwargs: Options.kwargs
-    ) -> T:
+    def remembering(of: Subject, /, *args: Options.args, **kwargs: Options.kwargs) -> T:
         key = (function, args, tuple(kwargs.items()))
-        if key not in attributed.results:
-            attributed.results[key] = function(attributed, *args, **kwargs)
-        result: T = attributed.results[key]
+        if key not in of.results:
+            of.results[key] = function(of, *args, **kwargs)
+        result: T = of.results[key]
         return result
 
     update_wrapper(remembering, function)

@@ -22,7 +22,7 @@ from bridge.analyze.run.account import (
 )
 from bridge.analyze.run.causes.gaps import gaps_in
 from bridge.analyze.run.host_time import ENDED, KIND, NO_CALL, NOT_BEGUN, HostTime, host_time
-from bridge.analyze.run.idle.causes import UNKNOWN, WORDS, causes_of
+from bridge.analyze.run.idle.causes import UNKNOWN, WORDS, idle_times
 from bridge.analyze.run.parts import LoopPart, Parts, Times, bounding_gpu, first_work, is_warm_up
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -116,17 +116,12 @@ def _on_gpu(attributed: AttributedCapture, gpu: int, span: Span, count: int) -> 
 
 def _idle(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]:
     """Yield the causes of the idle time of a GPU within a span, with the op that has most of each."""
-    causes = causes_of(attributed, gaps_in(attributed, gpu, span))
-    names = [*folded_ops(attributed.ops), ""]
-    known = causes.cause[causes.cause != WORDS.index(UNKNOWN)]
-    for cause in np.unique(known).tolist():
-        rows = np.flatnonzero(causes.cause == cause)
-        time = int(causes.length[rows].sum())
-        op, used = number_groups(causes.op[rows])
-        of_op = sums(op, causes.length[rows], len(used))
-        most = int(np.argmax(of_op))
-        where = names[causes.op[rows][used[most]]] if of_op[most] >= MOSTLY * time else ""
-        yield Cost(WORDS[cause], where, time)
+    names = ["", *folded_ops(attributed.ops)]
+    times = np.roll(idle_times(attributed, gaps_in(attributed, gpu, span)), 1, axis=1)
+    for cause, of_op in zip(WORDS, times, strict=True):
+        time, most = int(of_op.sum()), int(np.argmax(of_op))
+        if time and cause != UNKNOWN:
+            yield Cost(cause, names[most] if of_op[most] >= MOSTLY * time else "", time)
 
 
 def _work(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]:

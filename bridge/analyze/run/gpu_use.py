@@ -171,12 +171,10 @@ def no_device_work(attributed: AttributedCapture) -> NoDeviceWork | None:
 
 def _idle_causes(attributed: AttributedCapture) -> tuple[IdleCause, ...]:
     """Return the time of each cause of idleness in each op, which add up to the idle time of the account."""
-    from bridge.analyze.run.idle.causes import WORDS, find_causes  # the busy share needs no causes
+    from bridge.analyze.run.causes.gaps import idle_gaps
+    from bridge.analyze.run.idle.causes import WORDS, idle_times  # the busy share needs no causes
 
-    idle = find_causes(attributed)
-    ops = [*attributed.ops, ""]
-    time = np.zeros((len(WORDS), len(ops)), np.int64)
-    np.add.at(time, (idle.cause, idle.op), idle.length)
+    ops, time = [*attributed.ops, ""], idle_times(attributed, idle_gaps(attributed))
     cause, op = np.nonzero(time)
     return tuple(
         IdleCause(WORDS[c], ops[o], ns)

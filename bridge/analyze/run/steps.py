@@ -26,7 +26,18 @@ from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.frames import Names, distinct_keys, key_codes
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    Rows,
+    busy_time,
+    is_single_value,
+    repeated,
+    run_edges,
+    stable_order,
+    unions,
+)
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.loops import common_name
 from bridge.join.steps import FOUND, RANGE
@@ -209,8 +220,8 @@ def breakdown(attributed: AttributedCapture, *windows: Intervals) -> list[dict[s
         times[-1] = end - start
     for (first, last), roles in _by_process(attributed):
         coverage = Coverage.of(np.empty(0, np.int64), np.empty(0, np.int64))
-        for number, role in enumerate(roles):
-            coverage = coverage.union(*role)
+        for number, of_role in enumerate(roles):
+            coverage = coverage.union(*of_role)
             for times, (start, end) in zip(result, windows, strict=True):
                 passed = (coverage.before(time[first:last]) for time in (end, start))
                 times[number, first:last] = np.subtract(*passed)
@@ -228,7 +239,7 @@ class Coverage:
     @classmethod
     def of(cls, start: Ints, end: Ints) -> Coverage:
         """Return the union of intervals."""
-        _, start, end = unions(np.zeros(len(start), np.int64), start, end)
+        _, start, end = unions(repeated(0, len(start)), start, end)
         return cls(start, end, np.append(0, np.cumsum(end - start)))
 
     def union(self, start: Ints, end: Ints) -> Coverage:
@@ -245,35 +256,34 @@ class Coverage:
         return covered
 
 
-def _by_process(attributed: AttributedCapture) -> Iterator[tuple[tuple[int, int], list[Intervals]]]:
-    """Yield the positions of each process's steps, and the intervals of all roles but the last."""
+def _by_process(
+    attributed: AttributedCapture,
+) -> Iterator[tuple[tuple[int, int], Iterator[Intervals]]]:
+    """Yield the positions of each process's steps, and the intervals of all roles but the last, one after another."""
     steps, capture = attributed.iterations, attributed.capture
     tables = (capture.activities, capture.launches, capture.ranges)
     keys = [[table.report, table.process] for table in tables]
     code_of_step, *codes = key_codes((steps.report, steps.process), *keys)
     rows = [_rows_by_code(code) for code in codes]
+    start, end = capture.activities.start, attributed.end
     device = _device_roles(attributed)
     loads_data = is_data_loading(attributed)[attributed.op]
     is_pushed = capture.ranges.kind.among(frames.PUSH_POP)
-    start, end = capture.activities.start, attributed.end
-    none = np.empty(0, np.int64)
-    for first, last in steps.by_process():
-        work, calls, ranges = (by_code.get(int(code_of_step[first]), none) for by_code in rows)
-        loading = ranges[loads_data[ranges]]
+
+    def intervals_of(own: slice, work: Rows, calls: Rows, ranges: Rows) -> Iterator[Intervals]:
+        for flags in device:
+            of_role = work[flags[work]]
+            yield start[of_role], end[of_role]
+        yield _times(capture.launches, calls)
+        yield _times(capture.ranges, ranges[loads_data[ranges]])
         others = ranges[is_pushed[ranges]]
-        others = others[
-            ~_encloses_step(capture.ranges, others, steps.start[first:last], steps.end[first:last])
-        ]
-        device_rows = [work[flags[work]] for flags in device]
-        yield (
-            (first, last),
-            [
-                *((start[mask], end[mask]) for mask in device_rows),
-                _times(capture.launches, calls),
-                _times(capture.ranges, loading),
-                _times(capture.ranges, others),
-            ],
-        )
+        encloses = _encloses_step(capture.ranges, others, steps.start[own], steps.end[own])
+        yield _times(capture.ranges, others[~encloses])
+
+    none = np.empty(0, np.int32)
+    for first, last in steps.by_process():
+        own = (by_code.get(int(code_of_step[first]), none) for by_code in rows)
+        yield (first, last), intervals_of(slice(first, last), *own)
 
 
 def _device_roles(attributed: AttributedCapture) -> list[Flags]:
@@ -282,7 +292,7 @@ def _device_roles(attributed: AttributedCapture) -> list[Flags]:
     return [~memcpys & ~memsets & ~communicates, memcpys, memsets, communicates]
 
 
-def _encloses_step(ranges: frames.Ranges, rows: Ints, start: Ints, end: Ints) -> Flags:
+def _encloses_step(ranges: frames.Ranges, rows: Rows, start: Ints, end: Ints) -> Flags:
     """Return whether each range encloses a whole step, as such a range does not tell what ran."""
     starts, ends = _times(ranges, rows)
     following = np.searchsorted(start, starts, side="left")
@@ -290,12 +300,14 @@ def _encloses_step(ranges: frames.Ranges, rows: Ints, start: Ints, end: Ints) ->
     return result
 
 
-def _times(table: frames.HostEvents, rows: Ints) -> Intervals:
+def _times(table: frames.HostEvents, rows: Rows) -> Intervals:
     return table.start[rows], table.end[rows]
 
 
-def _rows_by_code(code: Ints) -> dict[int, Ints]:
-    order = stable_order(code) if len(code) else code
+def _rows_by_code(code: Ints) -> dict[int, Rows]:
+    if is_single_value(code) and len(code):
+        return {int(code[0]): np.arange(len(code), dtype=np.int32)}
+    order = (stable_order(code) if len(code) else code).astype(np.int32)
     return {int(code[order[a]]): order[a:b] for a, b in pairwise(run_edges(code[order]).tolist())}
 
 

@@ -34,7 +34,7 @@ class Gaps:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Flags | Ints) -> Gaps:
+    def take(self, rows: Flags | Ints | slice) -> Gaps:
         start, end, device, ended_by, before = (
             column[rows]
             for column in (self.start, self.end, self.device, self.ended_by, self.before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,6 +207,11 @@ class Run:
         kernels = attributed.capture.activities.kind.among(frames.KERNEL, frames.GRAPH)
         result: Flags = kernels & ~is_communication(attributed)
         return result
+
+    @cached_property
+    def results(self) -> dict[tuple[object, ...], Any]:
+        """What functions marked with `once` returned for this run, by function and arguments."""
+        return {}
 
     @cached_property
     def gpu_of_place(self) -> Ints:

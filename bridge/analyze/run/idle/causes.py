@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest, sums
@@ -39,8 +40,10 @@ from bridge.importers.arrays import lookup, scatter
 from bridge.importers.frames import Names
 from bridge.importers.records import record
 from bridge.join.arrays import (
+    BLOCK,
     NONE,
     Flags,
+    Integers,
     Ints,
     Rows,
     number_groups,
@@ -48,7 +51,7 @@ from bridge.join.arrays import (
     repeated,
     search_groups,
 )
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from bridge.join.forest import outermost_above
 
 # Of several causes at once the first counts: it says more.
@@ -178,6 +181,19 @@ def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
     )
 
 
+def idle_times(attributed: AttributedCapture, gaps: Gaps) -> Ints:
+    """Return the time of some gaps by cause, a row per entry of `WORDS`, and op; the last column is for no op.
+
+    Gaps are taken some at a time, so that their pieces are never all in memory.
+    """
+    run = Run.of_any(attributed.unselected or attributed)
+    time = np.zeros((len(WORDS), len(attributed.ops) + 1), np.int64)
+    for first in range(0, len(gaps), BLOCK):
+        found = _found(run, gaps.take(slice(first, first + BLOCK)))
+        np.add.at(time, (found.cause, found.op), found.end - found.start)
+    return time
+
+
 # -- From gaps to the points that they wait for
 
 
@@ -197,7 +213,8 @@ class _Gaps:
         place = lookup(run.work.place, gaps.ended_by)
         last = lookup(run.device.start, place)
         behind = gaps.ended_by == NONE
-        last[behind] = _last_of_host(run)[gaps.device[behind]]
+        if behind.any():
+            last[behind] = _last_of_host(run)[gaps.device[behind]]
         return cls(gaps.start + offset, gaps.end + offset, offset, last)
 
 
@@ -288,6 +305,7 @@ def _before_unknown_work(run: Run, pieces: _Pieces) -> _Pieces:
     return pieces
 
 
+@once
 def _is_foreign(run: Run) -> Flags:
     """Return whether each activity, by its place, is of a process without API calls; the last entry is for none."""
     work, calls = run.work, run.work.attributed.capture.launches
@@ -300,7 +318,7 @@ def _is_foreign(run: Run) -> Flags:
 def _cut_to_gaps(run: Run, gaps: _Gaps, gap: Ints, point: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Return gap, point, start and end of the delay before each point, within its gap."""
     time = run.graph.time[point]
-    start = np.maximum(time - run.with_locks.delay[point], gaps.start[gap])
+    start = np.maximum(time - run.with_locks.delay_of(point), gaps.start[gap])
     end = np.minimum(time, gaps.end[gap])
     lasts = end > start
     return gap[lasts], point[lasts], start[lasts], end[lasts]
@@ -351,7 +369,7 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
     own = lookup(run.gpu_of_place, place)
     works = (points == lookup(device.end, place)) & (own != gpu)
     is_issued = (lookup(work.launch, place) != NONE) | run.graph.by_cross[points]
-    is_issued &= run.with_locks.delay[points] <= MAX_LATENCY_NS
+    is_issued &= run.with_locks.delay_of(points) <= MAX_LATENCY_NS
     waits = np.where(is_issued, CODE[LATENCY], CODE[UNKNOWN])
     cause = np.where(works, CODE[ELSEWHERE], waits)
     callee = np.where(works, _first_gpu(run) + own, NONE)
@@ -360,12 +378,12 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
     early = np.flatnonzero(_begins_in_call(run)[place])
     early = early[points[early] == device.start[place[early]]]
     call = work.launch[place[early]]
-    cause[early], callee[early] = _of_calls(run)[call], _call_names(run).codes[call]
-    node, of_op = work.attributed.launch_node[call], np.append(work.attributed.node_op, NONE)
-    loads = _outermost(work.attributed, is_data_loading(work.attributed))[node]
+    cause[early], callee[early] = _of_calls(run)[call], _call_names(run).compact[call]
+    node = work.attributed.launch_node[call]
+    loads = _loading(run)[node]
     cause[early] = np.where(loads != NONE, CODE[LOADING], cause[early])
     callee[early] = np.where(loads != NONE, NONE, callee[early])
-    op[early] = of_op[np.where(loads != NONE, loads, node)]
+    op[early] = lookup(work.attributed.node_op, np.where(loads != NONE, loads, node))
     stack[early] = work.attributed.attribution.stack[call]
     return cause, op, callee, stack
 
@@ -373,8 +391,10 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
 def _with_annotations(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces, those of host code without the part that annotations took."""
     is_code = np.isin(pieces.cause, (CODE[OP], CODE[HOST]))
-    length, delay = pieces.end - pieces.start, run.with_locks.delay[pieces.point]
-    part = run.annotating_of(pieces.point) * (length / np.maximum(delay, 1))
+    if run.annotating is None:
+        return pieces
+    length, delay = pieces.end - pieces.start, run.with_locks.delay_of(pieces.point)
+    part = run.annotating[pieces.point] * (length / np.maximum(delay, 1))
     taken = np.where(is_code, np.minimum(np.rint(part).astype(np.int64), length), 0)
     rows = np.flatnonzero(taken)
     if not len(rows):
@@ -385,6 +405,7 @@ def _with_annotations(run: Run, pieces: _Pieces) -> _Pieces:
     return _joined(replace(pieces, end=own), annotations)
 
 
+@once
 def _begins_in_call(run: Run) -> Flags:
     """Return whether each activity, by its place, began before its API call returned; the last entry is for none."""
     work = run.work
@@ -397,12 +418,12 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Return cause, op, callee and stack of points of the host."""
     host, attributed = run.host, run.work.attributed
     call, system, node = host.call[points], host.system[points], host.node[points]
-    of_op = np.append(attributed.node_op, NONE)
-    op = of_op[node]
+    op = lookup(attributed.node_op, node)
     cause = np.where(op == NONE, CODE[HOST], CODE[OP])
-    compiles = _outermost(attributed, is_compilation(attributed))[node]
+    compiles = _compiling(run)[node]
     cause[compiles != NONE] = CODE[COMPILING]
-    op = np.where((compiles != NONE) & (call == NONE) & (system == NONE), of_op[compiles], op)
+    of_compiler = (compiles != NONE) & (call == NONE) & (system == NONE)
+    op[of_compiler] = attributed.node_op[compiles[of_compiler]]
     systems = attributed.capture.system_calls.name
     in_system = np.flatnonzero((system != NONE) & (call == NONE))
     called = systems[system[in_system]]
@@ -411,14 +432,12 @@ def _of_host(run: Run, points: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     callee = scatter(len(_call_names(run).texts) + called.codes, in_system, len(points))
     in_call = np.flatnonzero(call != NONE)
     cause[in_call] = _of_calls(run)[call[in_call]]
-    callee[in_call] = _call_names(run).codes[call[in_call]]
-    is_lock = np.zeros(len(run.graph), bool)
-    is_lock[run.releases.python] = True
-    cause[is_lock[run.hosts + points] & (call == NONE)] = CODE[LOCK]
-    loads = _outermost(attributed, is_data_loading(attributed))[node]
+    callee[in_call] = _call_names(run).compact[call[in_call]]
+    cause[_ends_lock(run)[run.hosts + points] & (call == NONE)] = CODE[LOCK]
+    loads = _loading(run)[node]
     guessed = _waits_for_data(run)[points] & (cause != CODE[LOCK])
     is_loading = ((loads != NONE) | guessed) & (cause > CODE[LOADING])
-    op = np.where(is_loading, of_op[loads], op)
+    op[is_loading] = lookup(attributed.node_op, loads[is_loading])
     is_loading |= run.loads[points] & (cause > CODE[LOADING])
     cause[is_loading] = CODE[LOADING]
     callee[~np.isin(cause, NAMED)] = NONE
@@ -429,13 +448,22 @@ def _call_names(run: Run) -> Names:
     return run.work.attributed.capture.launches.name
 
 
-def _of_calls(run: Run) -> Ints:
+@once
+def _of_calls(run: Run) -> NDArray[np.int8]:
     """Return the cause that each API call is."""
-    of_state = np.array([CODE[OF_CALL.get(state, CALLING)] for state in range(max(OF_CALL) + 1)])
-    result: Ints = of_state[call_states(run.work.attributed)]
+    of_state = [CODE[OF_CALL.get(state, CALLING)] for state in range(max(OF_CALL) + 1)]
+    return np.array(of_state, np.int8)[call_states(run.work.attributed)]
+
+
+@once
+def _ends_lock(run: Run) -> Flags:
+    """Return which points end a wait for Python's lock."""
+    result = np.zeros(len(run.graph), bool)
+    result[run.releases.python] = True
     return result
 
 
+@once
 def _waits_for_data(run: Run) -> Flags:
     """Return whether each point of the host lies in a wait in no op that recurs between launches, and that nobody ends.
 
@@ -472,10 +500,23 @@ def _issuing(run: Run) -> tuple[Ints, Ints]:
     return lowest(stack, time, size), highest(stack, time, size)
 
 
-def _outermost(attributed: AttributedCapture, has_flag: Flags) -> Ints:
-    """Return the outermost node at or around each whose op has the flag, else NONE; the last entry is for no node."""
-    nesting = attributed.attribution.nesting
-    return np.append(outermost_above(nesting.own_parent, has_flag[attributed.node_op]), NONE)
+@once
+def _loading(run: Run) -> Integers:
+    """Return the outermost op that loads data at or around each node, else NONE; the last entry is for no node."""
+    return _outermost(run.work.attributed, is_data_loading(run.work.attributed))
+
+
+@once
+def _compiling(run: Run) -> Integers:
+    """Return the outermost compilation at or around each node, else NONE; the last entry is for no node."""
+    return _outermost(run.work.attributed, is_compilation(run.work.attributed))
+
+
+def _outermost(attributed: AttributedCapture, has_flag: Flags) -> Integers:
+    nesting, has = attributed.attribution.nesting, has_flag[attributed.node_op]
+    if not has.any():
+        return np.broadcast_to(np.int8(NONE), len(has) + 1)
+    return np.append(outermost_above(nesting.own_parent, has), NONE)
 
 
 def _first_gpu(run: Run) -> int:
@@ -499,6 +540,8 @@ def _with_code_between_polls(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces cut where the host runs between two of the calls by which it asks whether an event has come."""
     work = run.work
     polls, attributed = work.polls, work.attributed
+    if not polls.inner.any():
+        return pieces
     is_poll = polls.inner.copy()
     is_poll[polls.first] = True
     calls = np.flatnonzero(is_poll)
@@ -506,8 +549,6 @@ def _with_code_between_polls(run: Run, pieces: _Pieces) -> _Pieces:
     report = attributed.capture.launches.report[calls]
     end = call_ends(attributed)[calls] + work.offset[report]
     following = np.flatnonzero(polls.inner[calls])
-    if not len(following):
-        return pieces
     timeline = Timeline.of(
         attributed.attribution.stack[calls[following]],
         end[following - 1],
@@ -529,19 +570,7 @@ def _with_code_between_polls(run: Run, pieces: _Pieces) -> _Pieces:
 
 def _with_recorded(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces cut where waits for Python's lock and the profiler's own work were recorded on their thread."""
-    capture = run.work.attributed.capture
-    ranges = capture.ranges
-    locks = ranges.take(is_of_lock(ranges) & ranges.name.among(frames.WAITS_FOR_GIL))
-    tables: dict[str, frames.HostEvents] = {LOCK: locks, PROFILER: capture.overhead}
-    found: list[tuple[Ints, Ints, Ints, Ints]] = []
-    for cause, table in tables.items():
-        stack = stacks_of(run.work.attributed, table)
-        shift = run.work.offset[table.report]
-        start, end = (table[c] + shift for c in ("start", "end"))
-        kind = repeated(_state(CODE[cause]), len(table))
-        known = stack != NONE
-        found.append((stack[known], start[known], end[known], kind[known]))
-    timeline = Timeline.of(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    timeline = _recorded(run)
     if not len(timeline.stack):
         return pieces
     on_host = pieces.stack != NONE
@@ -557,6 +586,24 @@ def _with_recorded(run: Run, pieces: _Pieces) -> _Pieces:
         callee=np.where(counts, NONE, host.callee),
     )
     return _joined(pieces.take(~on_host), host)
+
+
+@once
+def _recorded(run: Run) -> Timeline:
+    """Return the waits for Python's lock and the profiler's own work, as states of the threads."""
+    capture = run.work.attributed.capture
+    ranges = capture.ranges
+    locks = ranges.take(is_of_lock(ranges) & ranges.name.among(frames.WAITS_FOR_GIL))
+    tables: dict[str, frames.HostEvents] = {LOCK: locks, PROFILER: capture.overhead}
+    found: list[tuple[Ints, Ints, Ints, Ints]] = []
+    for cause, table in tables.items():
+        stack = stacks_of(run.work.attributed, table)
+        shift = run.work.offset[table.report]
+        start, end = (table[c] + shift for c in ("start", "end"))
+        kind = repeated(_state(CODE[cause]), len(table))
+        known = stack != NONE
+        found.append((stack[known], start[known], end[known], kind[known]))
+    return Timeline.of(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _innermost(run: Run, point: Ints) -> Ints:
@@ -617,12 +664,21 @@ def _with_late_ranks(run: Run, pieces: _Pieces) -> _Pieces:
     rows, other = _waiting(run, pieces)
     process = np.append(run.work.process_of_stacks, NONE)
     by = lookup(run.host.stack, np.where(other < run.hosts, NONE, other - run.hosts))
-    launched = run.work.launch[run.work.launch != NONE]
-    has_work = np.isin(process, process[run.work.attributed.attribution.stack[launched]])
-    late = rows[(by != NONE) & (process[by] != process[pieces.stack[rows]]) & has_work[by]]
+    other_process = (by != NONE) & (process[by] != process[pieces.stack[rows]])
+    late = rows[other_process]
+    if len(late):
+        late = late[_launches_work(run)[by[other_process]]]
     cause, callee = pieces.cause.copy(), pieces.callee.copy()
     cause[late], callee[late] = CODE[LATE_RANK], NONE
     return replace(pieces, cause=cause, callee=callee)
+
+
+@once
+def _launches_work(run: Run) -> Flags:
+    """Return whether work was launched in the process of each stack; the last entry is for none."""
+    process, launch = np.append(run.work.process_of_stacks, NONE), run.work.launch
+    launched = run.work.attributed.attribution.stack[launch[launch != NONE]]
+    return np.isin(process, process[launched])
 
 
 def _waits(run: Run, gaps: _Gaps, pieces: _Pieces) -> _Pieces:
@@ -648,6 +704,7 @@ def _joined(*parts: _Pieces) -> _Pieces:
     return pieces if lasts.all() else pieces.take(lasts)
 
 
+@once
 def _offset_of_stacks(run: Run) -> Ints:
     """Return what is added to the times of each stack of the nesting; the last entry is for none."""
     attribution, capture = run.work.attributed.attribution, run.work.attributed.capture

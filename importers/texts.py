@@ -84,6 +84,11 @@ class Texts:
         selected = range(len(self)) if rows is None else rows
         return [data[offsets[row] : offsets[row + 1]].decode(errors="replace") for row in selected]
 
+    def part(self, rows: slice) -> Texts:
+        """Return consecutive texts, which share the block."""
+        first, last, _ = rows.indices(len(self))
+        return Texts(self.data, self.offsets[first : last + 1])
+
     def take(self, rows: Ints) -> Texts:
         return self.slices(self.offsets[rows], self.offsets[rows + 1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,10 +27,11 @@ Column = Ints | Floats | Texts
 def append(path: Path, tables: Iterable[tuple[str, Mapping[str, Column]]]) -> dict[str, int]:
     """Append columns to tables of a store in one transaction; return the number of rows per table.
 
-    Missing values (-1, NaN, empty texts) become NULL. Raises OutputError if the store
-    cannot be written; nothing is appended then. The caller is the only writer of the store.
+    A table may come in several blocks. Missing values (-1, NaN, empty texts) become NULL. Raises
+    OutputError if the store cannot be written; nothing is appended then. The caller is the only
+    writer of the store.
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     try:
         with (
             adbc_driver_manager.AdbcDatabase(
@@ -40,8 +42,9 @@ def append(path: Path, tables: Iterable[tuple[str, Mapping[str, Column]]]) -> di
             _execute(connection, f"PRAGMA busy_timeout = {1000 * PATIENCE_S}")
             with _transaction(connection):
                 for table, columns in tables:
-                    counts[table] = len(columns["run"])
-                    if counts[table]:
+                    rows = len(columns["run"])
+                    counts[table] += rows
+                    if rows:
                         _append(connection, table, columns)
     except adbc_driver_manager.Error as error:
         raise OutputError(f"{path}: {_reason(error)}; nothing was stored") from error

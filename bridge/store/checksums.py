@@ -44,22 +44,58 @@ def refusing_damage(path: Path, run: int) -> Iterator[None]:
 # -- Columns of the large tables
 
 
-def column_sums(columns: Mapping[str, Column], stored: Mapping[str, type], rows: int) -> Sums:
-    """Return the sum of each column of a table; columns that are left out have missing values alone."""
-    return {
-        name: _sum(columns[name]) if name in columns else 0 if kind is str else rows * NONE
-        for name, kind in stored.items()
-    }
+class ColumnSum:
+    """The sum of a column that comes in blocks."""
+
+    def __init__(self) -> None:
+        self._sum = np.int64(0)  # modulo 2**64
+        self._crc, self._end = 0, 0  # of texts: of the bytes so far, and their number
+
+    def add(self, column: Column) -> None:
+        """Add the next block."""
+        if isinstance(column, Texts):
+            first, last = column.offsets[0], column.offsets[-1]
+            self._crc = zlib.crc32(column.data[first:last].data, self._crc)
+            values = column.offsets[1:] - first + self._end
+            self._end += int(last - first)
+        elif column.dtype == np.int64:
+            values = column
+        else:
+            values = np.where(np.isnan(column), NONE, column).view(np.int64)
+        with np.errstate(over="ignore"):
+            self._sum += values.sum()
+
+    @property
+    def value(self) -> int:
+        return self._crc + int(self._sum)
+
+
+class TableSums:
+    """The sums of the columns of a table that comes in blocks; columns that are left out have missing values alone."""
+
+    def __init__(self, stored: Mapping[str, type]) -> None:
+        self.stored, self.rows = stored, 0
+        self.columns: dict[str, ColumnSum] = {}
+
+    def add(self, columns: Mapping[str, Column], rows: int) -> None:
+        """Add the next block."""
+        self.rows += rows
+        for name in self.stored.keys() & columns.keys():
+            self.columns.setdefault(name, ColumnSum()).add(columns[name])
+
+    @property
+    def values(self) -> Sums:
+        """The sum of each column."""
+        missing = {
+            name: 0 if kind is str else self.rows * NONE for name, kind in self.stored.items()
+        }
+        return missing | {name: of.value for name, of in self.columns.items()}
 
 
 def _sum(column: Column) -> int:
-    if isinstance(column, Texts):
-        ends = np.cumsum(column.sizes)
-        return zlib.crc32(column.data.data) + int(ends.sum())
-    if column.dtype == np.int64:
-        return int(column.sum())  # modulo 2**64
-    values = np.where(np.isnan(column), NONE, column)
-    return int(np.ascontiguousarray(values).view(np.int64).sum())
+    result = ColumnSum()
+    result.add(column)
+    return result.value
 
 
 def check_columns(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -13,9 +12,10 @@ from bridge.importers.frames import Names, distinct_keys
 from bridge.importers.ncu.metrics import KernelMetrics, Metrics, RuleMessages
 from bridge.importers.nsys.annotations import Strings
 from bridge.importers.query import Query
+from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Columns, Database, ints_of
 from bridge.importers.texts import Texts
-from bridge.join.arrays import NONE, Ints
+from bridge.join.arrays import BLOCK, NONE, Integers, Ints, is_single_value
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.report import Report
@@ -110,6 +110,24 @@ def _columns(table: str, tables: Mapping[str, Columns], names: Strings) -> dict[
 # -- Frames of a run
 
 
+Made = Callable[[slice], Column]
+MadeInts = Callable[[slice], Ints]
+
+
+@record
+class TableColumns:
+    """The columns of a table of the store, each made for some rows at a time; those without any value are left out."""
+
+    rows: int
+    made: Mapping[str, Made]
+
+    def blocks(self) -> Iterator[dict[str, Column]]:
+        """Yield the columns of some rows at a time."""
+        for first in range(0, self.rows, BLOCK):
+            rows = slice(first, min(first + BLOCK, self.rows))
+            yield {name: make(rows) for name, make in self.made.items()}
+
+
 class RunColumns:
     """The frames of a run as columns of integers and texts; names become ids of the table of names."""
 
@@ -120,74 +138,79 @@ class RunColumns:
         self.first = {table: number + 1 for table, number in last.items()}
         self.derived = {"activities": self._activities, "ranges": self._ranges}
 
-    def table(self, kind: str) -> dict[str, Column]:
+    def table(self, kind: str) -> TableColumns:
         """Return the columns of the table for a frame; `names` has all names so far."""
         if kind == "names":
             return self._names()
         if kind in MEASURED:
             return self._measured(kind)
-        result = self.derived[kind]() if kind in self.derived else {}
-        return self._table(kind, {**vars(getattr(self.report.capture, kind)), **result})
+        frame = getattr(self.report.capture, kind)
+        made = self.derived[kind]() if kind in self.derived else {}
+        for name in frame_columns(kind):
+            if name not in made:
+                made[name] = self._column(name, frame[name])
+        return self._table(len(frame), {name: made[name] for name in frame_columns(kind)})
 
-    def _names(self) -> dict[str, Column]:
+    def _table(self, rows: int, made: Mapping[str, Made | None]) -> TableColumns:
+        run = _whole(_constant(self.run, rows))
+        return TableColumns(rows, {"run": run, **{name: m for name, m in made.items() if m}})
+
+    def _names(self) -> TableColumns:
         texts = {
             column: Texts.concat([Texts.of([]), *(names[column] for names in self.names)])
             for column in TEXTS
         }
-        return {"run": _constant(self.run, len(texts["text"])), **texts}
+        return self._table(len(texts["text"]), {name: t.part for name, t in texts.items()})
 
-    def _measured(self, table: str) -> dict[str, Column]:
+    def _measured(self, table: str) -> TableColumns:
         """Return a table of the metrics of Nsight Compute."""
         metrics, first = self.report.capture.metrics, self.first["activities"]
-        columns: dict[str, Column] = {
-            name: metric_column(metrics, table, name=name, named=self._named, first=first)
+        columns = {
+            name: metric_column(metrics, table, name=name, named=self._ids_of_names, first=first)
             for name in MEASURED[table]
         }
-        return {"run": _constant(self.run, len(next(iter(columns.values())))), **columns}
-
-    def _table(self, kind: str, columns: Mapping[str, Any]) -> dict[str, Column]:
         rows = len(next(iter(columns.values())))
-        table: dict[str, Column] = {"run": _constant(self.run, rows)}
-        for name in frame_columns(kind):
-            table[name] = self._column(name, columns[name])
-        return {name: c for name, c in table.items() if not _all_missing(c)}
+        return self._table(rows, {name: _whole(column) for name, column in columns.items()})
 
-    def _column(self, name: str, column: Names | Column) -> Column:
-        if isinstance(column, Texts):
-            return column
+    def _column(self, name: str, column: Names | Ints) -> Made | None:
+        """Return a column of a frame, None if it has no value in any row."""
         if not isinstance(column, Names):
-            return column.astype(np.int64, copy=False)
+            return None if _all_missing(column) else _whole(column)
         if name in UNSAID:
-            column = Names(np.where(column.among(UNSAID[name]), NONE, column.codes), column.texts)
-        return self._named(column.codes, column.texts)
+            codes = np.where(column.among(UNSAID[name]), NONE, column.compact)
+            column = Names(codes, column.texts)
+        return self._named(column.compact, column.texts)
 
-    def _named(self, codes: Ints, names: Iterable[str]) -> Ints:
+    def _named(self, codes: Integers, names: Iterable[str]) -> MadeInts | None:
         """Store names in the table of names; return the id of the name of each row."""
         texts = Texts.of(names)
         nothing = Texts.of([""] * len(texts))
         return self._entered(codes, {"text": texts, **dict.fromkeys(TEXTS[1:], nothing)})
 
-    def _entered(self, codes: Ints, names: dict[str, Texts]) -> Ints:
+    def _ids_of_names(self, codes: Ints, names: Iterable[str]) -> Ints:
+        made = self._named(codes, names)
+        return made(slice(None)) if made else _constant(NONE, len(codes))
+
+    def _entered(self, codes: Integers, names: dict[str, Texts]) -> MadeInts | None:
         if not len(names["text"]):
-            return np.broadcast_to(np.int64(NONE), (len(codes),))
+            return None
         self.names.append(names)
         first, self.next_name = self.next_name, self.next_name + len(names["text"])
-        return np.where(codes == NONE, NONE, codes + first)
+        return _numbered(codes, first)
 
-    def _activities(self) -> dict[str, Column]:
+    def _activities(self) -> dict[str, Made | None]:
         """Return the columns of the attribution, and one id for the names of a kernel."""
         attributed, attribution = self.report.attributed, self.report.attributed.attribution
-        reason = attribution.reason.astype(np.int64)
-        reason[reason == ATTRIBUTED] = NONE
+        reason = np.where(attribution.reason == ATTRIBUTED, np.int8(NONE), attribution.reason)
         return {
             "name": self._symbols(),
-            "launch": self._ids("launches", attribution.launch),
-            "range": self._ids("ranges", attribution.range),
+            "launch": _numbered(attribution.launch, self.first["launches"]),
+            "range": _numbered(attribution.range, self.first["ranges"]),
             "op": self._named(attributed.activity_op, attributed.ops),
             "reason": self._named(reason, REASONS),
         }
 
-    def _symbols(self) -> Ints:
+    def _symbols(self) -> Made | None:
         attributed = self.report.attributed
         activities = attributed.capture.activities
         columns = [activities.name, *(activities[c] for c in SYMBOL), attributed.activity_name]
@@ -197,22 +220,23 @@ class RunColumns:
         texts = dict(zip(TEXTS, map(Texts.of, (name, *differing)), strict=True))
         return self._entered(codes, texts)
 
-    def _ranges(self) -> dict[str, Column]:
+    def _ranges(self) -> dict[str, Made | None]:
         """Return the op of each range, the range around it, and its text where that is more than its name."""
-        capture, texts = self.report.capture, self.report.capture.texts
-        text, name = capture.ranges.text, capture.ranges.name
-        lengths = Texts.of(name.texts).sizes[name.codes] if len(name) else text
-        more = texts.sizes[text] != lengths
-        ends = np.where(more, texts.offsets[text + 1], texts.offsets[text])
-        attributed = self.report.attributed
-        return {
-            "parent": self._ids("ranges", _parents(attributed.attribution.nesting, len(text))),
-            "op": self._named(attributed.op, attributed.ops),
-            "text": texts.slices(texts.offsets[text], ends),
-        }
+        capture, attributed = self.report.capture, self.report.attributed
+        texts, text, name = capture.texts, capture.ranges.text, capture.ranges.name
+        lengths = Texts.of(name.texts).sizes
 
-    def _ids(self, table: str, rows: Ints) -> Ints:
-        return np.where(rows == NONE, NONE, rows + self.first[table])
+        def longer_texts(rows: slice) -> Texts:
+            starts, ends = texts.offsets[text[rows]], texts.offsets[text[rows] + 1]
+            is_longer = ends - starts != lengths[name.compact[rows]]
+            return texts.slices(starts, np.where(is_longer, ends, starts))
+
+        parents = _parents(attributed.attribution.nesting, len(text))
+        return {
+            "parent": _numbered(parents, self.first["ranges"]),
+            "op": self._named(attributed.op, attributed.ops),
+            "text": longer_texts,
+        }
 
 
 def _parents(nesting: Nesting, ranges: int) -> Ints:
@@ -223,12 +247,27 @@ def _parents(nesting: Nesting, ranges: int) -> Ints:
     return parent
 
 
+def _numbered(rows: Integers, first: int) -> MadeInts:
+    """Return the id of each row number, or code, which is ``first`` for 0."""
+
+    def ids(block: slice) -> Ints:
+        numbers = rows[block].astype(np.int64)
+        return np.where(numbers == NONE, NONE, numbers + first)
+
+    return ids
+
+
+def _whole(column: Ints | Floats) -> Made:
+    """Return a column that is there; flags become integers."""
+    if column.dtype.kind == "f":
+        return lambda rows: column[rows]
+    return lambda rows: column[rows].astype(np.int64, copy=False)
+
+
 def _constant(value: int, rows: int) -> Ints:
     return np.broadcast_to(np.int64(value), (rows,))
 
 
-def _all_missing(column: Column) -> bool:
+def _all_missing(column: Ints) -> bool:
     """Tell whether all values of a column are missing, so that NULL can be stored instead."""
-    if isinstance(column, Texts):
-        return not len(column.data)
-    return bool(len(column)) and column.strides == (0,) and int(column[0]) == NONE
+    return bool(len(column)) and is_single_value(column) and int(column[0]) == NONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -22,8 +22,8 @@ from bridge.knowledge.package import VERSION
 from bridge.report import Report
 from bridge.store import bulk
 from bridge.store.bulk import Column
-from bridge.store.checksums import Sums, column_sums, seal
-from bridge.store.columns import RunColumns
+from bridge.store.checksums import TableSums, seal
+from bridge.store.columns import RunColumns, TableColumns
 from bridge.store.runs import delete_unfinished, find_run
 from bridge.store.tables import (
     MEASURED,
@@ -34,8 +34,6 @@ from bridge.store.tables import (
 )
 
 LOG = logging.getLogger("bridge.store")
-
-Made = dict[str, Column]
 
 # Tables that need no computation are written while the others are made; names are complete last.
 ORDER = ("launches", *(kind for kind in frames.FRAMES if kind != "launches"), *MEASURED, "names")
@@ -82,21 +80,16 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
         delete_unfinished(database)
         run = next_run(database)
         last = {table: _last(database, table) for table in ORDER}
-    columns, sums = RunColumns(report, run, last), dict[str, Sums]()
-
-    def made(table: str) -> Made:
-        result = columns.table(table)
-        sums[table] = column_sums(result, stored_columns(table), len(result["run"]))
-        return result
-
+    columns = RunColumns(report, run, last)
+    sums = {table: TableSums(stored_columns(table)) for table in ORDER}
     # One thread makes everything while SQLite writes: two that import one package at once may fail.
     worker = ThreadPoolExecutor(1)
     try:
-        tables = [(table, worker.submit(made, table)) for table in ORDER]
+        tables = {table: worker.submit(columns.table, table) for table in ORDER}
         small = worker.submit(summaries, report.table, run)
         summary = worker.submit(_summary, report)
         row = worker.submit(_run, report, run, identity, rules)
-        rows = bulk.append(path, _made(tables))
+        rows = bulk.append(path, _blocks(tables, sums))
         with open_store(path) as database:
             insert_tables(database, small.result())
             database.table("reports").insert_all(_reports(report, run))
@@ -106,7 +99,7 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
                     "table": t,
                     "first": last[t] + 1,
                     "last": last[t] + rows[t],
-                    "checksums": json.dumps(sums[t]),
+                    "checksums": json.dumps(sums[t].values),
                 }
                 for t in ORDER
             )
@@ -118,11 +111,14 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
     return run
 
 
-def _made(tables: list[tuple[str, Future[Made]]]) -> Iterator[tuple[str, Made]]:
-    """Yield each table when it is made, and free it."""
-    while tables:
-        table, made = tables.pop(0)
-        yield table, made.result()
+def _blocks(
+    tables: dict[str, Future[TableColumns]], sums: Mapping[str, TableSums]
+) -> Iterator[tuple[str, Mapping[str, Column]]]:
+    """Yield some rows of a table after others, and add them to its sums; a table is freed when it is written."""
+    for table in ORDER:
+        for block in tables.pop(table).result().blocks():
+            sums[table].add(block, len(block["run"]))
+            yield table, block
 
 
 def insert_tables(database: Database, tables: dict[str, Table]) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import random
 import sqlite3
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import made_reports
+import numpy as np
 import pytest
 from command import bridge, done, inside
+from hypothesis import given
+from hypothesis import strategies as st
 from real_parts import NIGHT
 
 from bridge import store
 from bridge.cli.demo_report import make
-from bridge.store.checksums import column_sums
+from bridge.importers.texts import Texts
+from bridge.store.checksums import TableSums
 from bridge.store.tables import StoreError, open_store, stored_columns
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder")]
@@ -177,4 +182,22 @@ def test_a_run_of_an_older_version_has_its_rows_counted(healthy: bytes, folder: 
 
 
 def test_sums_tell_missing_columns_from_others() -> None:
-    assert column_sums({}, {"a": int, "b": str}, 3) == {"a": -3, "b": 0}
+    sums = TableSums({"a": int, "b": str})
+    sums.add({}, 3)
+    assert sums.values == {"a": -3, "b": 0}
+
+
+@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.floats(), st.binary())), st.data())
+def test_sums_are_those_of_the_whole_table_however_it_is_cut(rows, data) -> None:
+    whole = [
+        np.array([row[0] for row in rows], np.int64),
+        np.array([row[1] for row in rows], float),
+    ]
+    texts = Texts.of([row[2] for row in rows])
+    cuts = sorted({0, len(rows), *data.draw(st.lists(st.integers(0, len(rows))))})
+    expected, sums = (TableSums({"a": int, "b": float, "c": str}) for _ in range(2))
+    expected.add({"a": whole[0], "b": whole[1], "c": texts}, len(rows))
+    for first, last in pairwise(cuts):
+        own = slice(first, last)
+        sums.add({"a": whole[0][own], "b": whole[1][own], "c": texts.part(own)}, last - first)
+    assert sums.values == expected.values

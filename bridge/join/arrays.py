@@ -168,7 +168,7 @@ def each(function: Callable[[Ints], Ints], column: Ints) -> Ints:
     return function(column)
 
 
-def taken(column: Ints, rows: Ints) -> Ints:
+def taken(column: Ints, rows: Integers) -> Ints:
     """Return a column's values at some rows; what repeats one value still does."""
     return (
         repeated(int(column[0]), len(rows))

@@ -11,7 +11,7 @@ import numpy as np
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.run.account import RunClocks, Span
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
+from bridge.join.arrays import NONE, Flags, Ints, Rows, order_by, run_edges, taken
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.attribution import INVALID_TIME
 
@@ -27,26 +27,20 @@ class Gaps:
     start: Ints
     end: Ints
     device: Ints
-    ended_by: Ints
-    before: Ints
+    ended_by: Rows
+    before: Rows
     devices: list[str]
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Flags | Ints | slice) -> Gaps:
-        start, end, device, ended_by, before = (
-            column[rows]
-            for column in (self.start, self.end, self.device, self.ended_by, self.before)
-        )
-        return Gaps(
-            start=start,
-            end=end,
-            device=device,
-            ended_by=ended_by,
-            before=before,
-            devices=self.devices,
-        )
+    def take(self, rows: Ints | slice) -> Gaps:
+        names = ("start", "end", "device", "ended_by", "before")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def that(self, flags: Flags) -> Gaps:
+        """Return the gaps that have a flag."""
+        return self if flags.all() else self.take(np.flatnonzero(flags))
 
     @property
     def length(self) -> Ints:
@@ -78,19 +72,20 @@ def _gaps(attributed: AttributedCapture) -> Gaps:
     rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
     start = attributed.capture.activities.start
     rows = rows[order_by(devices.gpu[rows], start[rows])]
-    device, start = devices.gpu[rows], start[rows]
+    device, start = taken(devices.gpu, rows), start[rows]
     latest_end, leader = _latest_ends(device, attributed.end[rows])
     later = np.flatnonzero(device[1:] == device[:-1]) + 1
     idle = later[start[later] - latest_end[later - 1] > 0]
     edges = run_edges(device)
     first, last = edges[:-1], edges[1:] - 1
     limits, none = np.iinfo(np.int64), np.full(len(first), NONE)
+    by, before = rows[np.concatenate((idle, first))], rows[leader[np.concatenate((idle - 1, last))]]
     return Gaps(
         start=np.concatenate((latest_end[idle - 1], none * 0 + limits.min, latest_end[last])),
         end=np.concatenate((start[idle], start[first], none * 0 + limits.max)),
-        device=device[np.concatenate((idle, first, last))],
-        ended_by=np.concatenate((rows[idle], rows[first], none)),
-        before=np.concatenate((rows[leader[idle - 1]], none, rows[leader[last]])),
+        device=taken(device, np.concatenate((idle, first, last))),
+        ended_by=np.append(by, none).astype(np.int32),
+        before=np.insert(before, len(idle), none).astype(np.int32),
         devices=devices.names,
     )
 
@@ -116,13 +111,13 @@ def idle_gaps(attributed: AttributedCapture, threshold_ns: int = 0) -> Gaps:
     gaps = _cut_gaps(attributed, [clocks.part_of(report) for report in devices.report])
     is_used = np.zeros(len(devices.names), bool)
     is_used[devices.gpu[attributed.counted]] = True
-    return gaps.take(is_used[gaps.device] & (gaps.length > threshold_ns))
+    return gaps.that(is_used[gaps.device] & (gaps.length > threshold_ns))
 
 
 def gaps_in(attributed: AttributedCapture, gpu: int, span: Span) -> Gaps:
     """Return the gaps of one GPU, by its number in `Devices`, within a time; those at its begin and end are cut."""
     gaps = _cut_gaps(attributed, [span] * len(Devices.of_report(attributed).names))
-    return gaps.take(gaps.device == gpu)
+    return gaps.that(gaps.device == gpu)
 
 
 def _cut_gaps(attributed: AttributedCapture, spans: Sequence[Span]) -> Gaps:
@@ -131,10 +126,10 @@ def _cut_gaps(attributed: AttributedCapture, spans: Sequence[Span]) -> Gaps:
     first, last = np.array(spans, np.int64).reshape(-1, 2).T
     start = np.maximum(gaps.start, first[gaps.device])
     end = np.minimum(gaps.end, last[gaps.device])
-    return replace(gaps, start=start, end=end).take(end > start)
+    return replace(gaps, start=start, end=end).that(end > start)
 
 
 def gaps_between_work(attributed: AttributedCapture, threshold_ns: int = 0) -> Gaps:
     """Return the gaps longer than the threshold that counted work ended, and the end of counted work began."""
     gaps, counted = idle_gaps(attributed, threshold_ns), np.append(attributed.counted, False)
-    return gaps.take(counted[gaps.before] & counted[gaps.ended_by])
+    return gaps.that(counted[gaps.before] & counted[gaps.ended_by])

@@ -68,22 +68,22 @@ class HostPoints:
     @classmethod
     def of(cls, work: Work, waits: Waits) -> HostPoints:
         times = node_times(work)
-        nodes = _NodePoints.of(work, waits, *times)
         handovers = Handovers.of(work, *times)
         followed = _followed_threads(work, waits)
-        calls = _CallPoints.of(work, waits, followed)
-        system = _SystemPoints.of(work, handovers, followed)
-        time, chained, stack, places = _in_order(
-            [
-                _Points.of(handovers.working, handovers.start),
-                _Points.of(handovers.waiting, handovers.start),
-                calls.points,  # before ranges: no call is cut by a range that ends with it
-                *nodes.points,
-                *system.points,
-                _Points.of(handovers.working, handovers.end),
-                _Points.of(handovers.waiting, handovers.end),
-            ]
-        )
+        calls, points = _CallPoints.of(work, waits, followed)
+        open_nodes, points_of_nodes = _node_points(work, waits, *times)
+        open_system, points_of_system = _system_points(work, handovers, followed)
+        parts = [
+            _Points.of(handovers.working, handovers.start),
+            _Points.of(handovers.waiting, handovers.start),
+            points,  # before ranges: no call is cut by a range that ends with it
+            *points_of_nodes,
+            *points_of_system,
+            _Points.of(handovers.working, handovers.end),
+            _Points.of(handovers.waiting, handovers.end),
+        ]
+        del points, points_of_nodes, points_of_system, times  # so that parts alone hold them
+        time, chained, stack, places = _in_order(parts)
         begun, handed, of_calls, ends, starts, closes, opens, done, taken = places
         chained[begun] = False  # before, the thread waited for this work
         return cls(
@@ -91,8 +91,8 @@ class HostPoints:
             chained=chained,
             stacks=stack[~chained],
             call=_open_calls(calls, of_calls, len(time)),
-            node=_latest(nodes.values, np.concatenate((ends, starts)), len(time)),
-            system=_latest(system.values, np.concatenate((closes, opens)), len(time)),
+            node=_latest(open_nodes, np.concatenate((ends, starts)), len(time)),
+            system=_latest(open_system, np.concatenate((closes, opens)), len(time)),
             launch=lookup(of_calls, calls.launch),
             returned=lookup(of_calls, calls.returned).astype(np.int64),
             released=of_calls[calls.released],
@@ -118,8 +118,10 @@ def _in_order(parts: list[_Points]) -> tuple[Ints, Flags, Rows, list[Rows]]:
     """Return `time`, `chained` and `stack` of all points in order, and the places of the points of each part."""
     sizes = np.cumsum([len(part.time) for part in parts])[:-1]
     stack, time = (np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time"))
+    parts.clear()  # one column at a time is copied below: there are several points per kernel
     order = order_by(stack, time)
-    stack, time = stack[order], time[order]
+    stack = stack[order]
+    time = time[order]
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     chained = np.ones(len(order), bool)
@@ -136,40 +138,31 @@ def node_times(work: Work) -> tuple[Ints, Ints]:
     return start, end
 
 
-@record
-class _NodePoints:
-    """Points at which nodes end, inner ones first, and at which they start, outer ones first.
+def _node_points(
+    work: Work, waits: Waits, start: Ints, end: Ints
+) -> tuple[Rows, tuple[_Points, _Points]]:
+    """Return the points at which nodes end, inner ones first, and at which they start, outer ones first.
 
-    ``values`` are the innermost nodes that are open after each of them, ends before starts.
+    Nodes last from ``start`` to ``end``. What begins or ends while a call waits for the device does so when the call
+    returns, as the wait counts for the node in which the call began. With them come the innermost nodes that are open
+    after each, ends before starts.
     """
-
-    points: tuple[_Points, _Points]
-    values: Rows
-
-    @classmethod
-    def of(cls, work: Work, waits: Waits, start: Ints, end: Ints) -> _NodePoints:
-        """Return the points of all nodes, which last from ``start`` to ``end``.
-
-        What begins or ends while a call waits for the device does so when the call returns, as the
-        wait counts for the node in which the call began.
-        """
-        nesting = work.attributed.attribution.nesting
-        calls = np.flatnonzero(waits.waits)
-        spans = _Spans.of(
-            work.attributed.attribution.stack[calls], work.call_start[calls], work.call_end[calls]
-        )
-        start, end = (spans.end(nesting.stack, time) for time in (start, end))
-        node = np.flatnonzero(end > start)
-        inner_first = node[::-1]
-        ends = inner_first[order_by(nesting.stack[inner_first], end[inner_first])]
-        parent = nesting.parent[ends]
-        is_same = (parent != NONE) & (nesting.stack[parent] == nesting.stack[ends])
-        around = np.where(is_same, parent, NONE)
-        points = (
-            _Points.of(nesting.stack[rows], time[rows])
-            for rows, time in ((ends, end), (node, start))
-        )
-        return cls((next(points), next(points)), np.concatenate((around, node), dtype=np.int32))
+    nesting = work.attributed.attribution.nesting
+    calls = np.flatnonzero(waits.waits)
+    spans = _Spans.of(
+        work.attributed.attribution.stack[calls], work.call_start[calls], work.call_end[calls]
+    )
+    start, end = (spans.end(nesting.stack, time) for time in (start, end))
+    node = np.flatnonzero(end > start).astype(np.int32)
+    inner_first = node[::-1]
+    ends = inner_first[order_by(taken(nesting.stack, inner_first), end[inner_first])]
+    parent = nesting.parent[ends]
+    is_same = (parent != NONE) & (nesting.stack[parent] == nesting.stack[ends])
+    around = np.where(is_same, parent, NONE)
+    ended, started = (
+        _Points.of(nesting.stack[rows], time[rows]) for rows, time in ((ends, end), (node, start))
+    )
+    return np.concatenate((around, node), dtype=np.int32), (ended, started)
 
 
 @record
@@ -182,7 +175,6 @@ class _CallPoints:
     calls are open after it.
     """
 
-    points: _Points
     call: Rows
     change: NDArray[np.int8]
     launch: Rows
@@ -190,7 +182,7 @@ class _CallPoints:
     released: Ints
 
     @classmethod
-    def of(cls, work: Work, waits: Waits, followed: Ints) -> _CallPoints:
+    def of(cls, work: Work, waits: Waits, followed: Ints) -> tuple[_CallPoints, _Points]:
         """Return the points of the ``followed`` threads, sorted by thread and call."""
         stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
         order = order_by(stack, start, end)
@@ -215,14 +207,8 @@ class _CallPoints:
         change[begun[order]], change[returned[order]] = 1, -1
         launch = np.where(work.launched_at < end, begun + is_late, returned)
         call = np.repeat(order.astype(np.int32), size)
-        return cls(
-            points=_Points.of(stack[call], time),
-            call=call,
-            change=change,
-            launch=launch,
-            returned=returned,
-            released=released,
-        )
+        calls = cls(call=call, change=change, launch=launch, returned=returned, released=released)
+        return calls, _Points.of(stack[call], time)
 
 
 def _begins_late(work: Work) -> tuple[Ints, Ints]:
@@ -285,43 +271,35 @@ def leading_threads(work: Work, waits: Waits) -> Ints:
     return result
 
 
-@record
-class _SystemPoints:
-    """Points at which calls of the operating system end, then those at which they start.
+def _system_points(
+    work: Work, handovers: Handovers, followed: Ints
+) -> tuple[Rows, tuple[_Points, _Points]]:
+    """Return the points of the ``followed`` threads at which calls of the operating system end, and start.
 
-    ``values`` are the calls, rows of `system_calls`, that are open after each of them.
+    The time within API calls, and that in which the thread waits for another one, is left out. With them come the calls
+    that are open after each, ends before starts.
     """
-
-    points: tuple[_Points, _Points]
-    values: Rows
-
-    @classmethod
-    def of(cls, work: Work, handovers: Handovers, followed: Ints) -> _SystemPoints:
-        """Return the points of the ``followed`` threads.
-
-        The time within API calls, and that in which the thread waits for another one, is left out.
-        """
-        calls = work.attributed.capture.system_calls
-        if not len(calls):
-            nothing = np.empty(0, np.int64)
-            none = _Points.of(nothing, nothing)
-            return cls((none, none), nothing.astype(np.int32))
-        report = calls.report
-        start, end = (shifted(calls[c], work.offset, report) for c in ("start", "end"))
-        stack = stacks_of(work.attributed, calls)
-        rows = outer_calls(stack, start, end)
-        rows = rows[np.isin(stack[rows], followed)]
-        stack, start, end = stack[rows], start[rows], end[rows]
-        spans = _Spans.of(
-            np.concatenate((work.attributed.attribution.stack, handovers.waiting)),
-            np.concatenate((work.call_start, handovers.start)),
-            np.concatenate((work.call_end, handovers.end)),
-        )
-        start, end = spans.end(stack, start), spans.begin(stack, end)
-        lasts = end > start
-        stack, rows = stack[lasts], rows[lasts]
-        points = _Points.of(stack, end[lasts]), _Points.of(stack, start[lasts])
-        return cls(points, np.concatenate((np.full(len(rows), NONE), rows), dtype=np.int32))
+    calls = work.attributed.capture.system_calls
+    if not len(calls):
+        nothing = np.empty(0, np.int64)
+        none = _Points.of(nothing, nothing)
+        return nothing.astype(np.int32), (none, none)
+    report = calls.report
+    start, end = (shifted(calls[c], work.offset, report) for c in ("start", "end"))
+    stack = stacks_of(work.attributed, calls)
+    rows = outer_calls(stack, start, end)
+    rows = rows[np.isin(stack[rows], followed)]
+    stack, start, end = stack[rows], start[rows], end[rows]
+    spans = _Spans.of(
+        np.concatenate((work.attributed.attribution.stack, handovers.waiting)),
+        np.concatenate((work.call_start, handovers.start)),
+        np.concatenate((work.call_end, handovers.end)),
+    )
+    start, end = spans.end(stack, start), spans.begin(stack, end)
+    lasts = end > start
+    stack, rows = stack[lasts], rows[lasts]
+    points = _Points.of(stack, end[lasts]), _Points.of(stack, start[lasts])
+    return np.concatenate((np.full(len(rows), NONE), rows), dtype=np.int32), points
 
 
 @record

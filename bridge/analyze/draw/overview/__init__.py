@@ -18,6 +18,7 @@ from bridge.analyze.draw.overview.memory import memory
 from bridge.analyze.draw.overview.operators import cpu_figures, icicle, operators, utilisation
 from bridge.analyze.draw.overview.roofline import roofline
 from bridge.analyze.draw.overview.timeline import timeline_columns
+from bridge.analyze.run.critical.run import Run
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -30,6 +31,8 @@ def overview(attributed: AttributedCapture, summary: Summary | None = None) -> d
     """
     names, axis = Names(), Axis.of(attributed)
     summary = summary or Summary.of(attributed)
+    critical = critical_path(attributed)
+    Run.forget(attributed)  # half of the memory; no other entry needs it
     table = operators(attributed, names)
     return {
         "source": list(attributed.capture.source),
@@ -41,7 +44,7 @@ def overview(attributed: AttributedCapture, summary: Summary | None = None) -> d
         "utilisation": None if summary.use.nothing else utilisation(attributed, axis),
         "memory": memory(attributed, axis),
         "roofline": roofline(attributed, names),
-        "critical": critical_path(attributed),
+        "critical": critical,
         "notes": [*attributed.capture.warnings, *validity.warnings(attributed)],
         "names": names.listed,
     }

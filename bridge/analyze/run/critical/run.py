@@ -127,6 +127,13 @@ class Run:
         except ClocksDifferError:
             return _run(attributed, apart=True)
 
+    @classmethod
+    def forget(cls, attributed: AttributedCapture) -> None:
+        """Give back the memory of the runs of a capture; they are made again on demand."""
+        whole = attributed.unselected or attributed
+        for key in [key for key in whole.results if isinstance(whole.results[key], cls)]:
+            del whole.results[key]
+
     def __len__(self) -> int:
         return len(self.graph)
 

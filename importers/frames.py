@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overlo
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.arrays import MISSING, Flags, Floats, Integers, Ints, factorize, lookup
+from bridge.importers.arrays import (
+    MISSING,
+    Flags,
+    Floats,
+    Integers,
+    Ints,
+    Scalar,
+    factorize,
+    lookup,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -566,7 +575,14 @@ def pid(process: Process) -> Process:
     return process >> PID_SHIFT & ID_BITS
 
 
-def pick(column: Ints, rows: Ints) -> Ints:
+def process_of(thread: Ints) -> Ints:
+    """Return the process of each thread; a column that repeats one value still does."""
+    if thread.strides == (0,) and len(thread):
+        return np.broadcast_to(thread[0] & ~ID_BITS, thread.shape)
+    return thread & ~ID_BITS
+
+
+def pick(column: NDArray[Scalar], rows: Ints) -> NDArray[Scalar]:
     """Return a column's values at ascending rows; the column itself if these are all rows."""
     return column if len(rows) == len(column) else column[rows]
 

@@ -281,8 +281,8 @@ def with_guesses(attribution: Attribution, capture: Capture, launches: Launches)
 def _with_owners(attribution: Attribution, rows: Ints, node: Ints, rule: int) -> Attribution:
     """Return the attribution with each of ``rows`` owned by ``node``, where that is not NONE."""
     rows, node = rows[node != NONE], node[node != NONE]
-    changed = {c: getattr(attribution, c).copy() for c in ("node", "range", "rule", "reason")}
-    changed["node"][rows], changed["range"][rows] = node, attribution.nesting.range[node]
+    changed = {c: getattr(attribution, c).copy() for c in ("node", "rule", "reason")}
+    changed["node"][rows] = node
     changed["rule"][rows], changed["reason"][rows] = rule, ATTRIBUTED
     return replace(attribution, **changed)
 

@@ -231,16 +231,24 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     narrow = each(lambda column: column.astype(np.min_scalar_type(-column.max(initial=1))), group)
     columns = narrow, start, end
     last = [column[:0] for column in columns]  # the piece that the next block may prolong
-    blocks = []
+    blocks: tuple[list[NDArray[Any]], ...] = ([], [], [])
     for first in range(0, len(start), BLOCK):
         rows = slice(first, first + BLOCK) if order is None else order[first : first + BLOCK]
         lasting = end[rows] > start[rows]
         pieces = _united(*map(np.append, last, (column[rows][lasting] for column in columns)))
-        blocks.append([column[:-1] for column in pieces])
         last = [column[-1:] for column in pieces]
-    owner, begin, stop = (np.concatenate(parts) for parts in zip(*blocks, last, strict=True))
+        for parts, column in zip(blocks, pieces, strict=True):
+            parts.append(column[:-1])
+    owner, begin, stop = map(_joined, blocks, last)
     is_one = is_single_value(group) and len(owner)
     return repeated(int(group[0]), len(owner)) if is_one else owner.astype(np.int64), begin, stop
+
+
+def _joined(parts: list[NDArray[Any]], last: NDArray[Any]) -> NDArray[Any]:
+    """Return parts and the last one as one column, and give back their memory."""
+    result = np.concatenate([*parts, last])
+    parts.clear()
+    return result
 
 
 def _united(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:

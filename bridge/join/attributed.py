@@ -426,7 +426,8 @@ class AttributedCapture:
     @cached_property
     def node(self) -> Ints:
         """The node that owns each activity, NONE for an activity without one or not counted."""
-        return np.where(self.counted, self.attribution.node, NONE)
+        node = self.attribution.node
+        return node if self.counted.all() else np.where(self.counted, node, NONE)
 
     @cached_property
     def counted(self) -> Flags:

@@ -144,7 +144,7 @@ class Creations:
 
 @record
 class Attribution:
-    """Per activity: its launch, its node in the nesting, its range (rows, or NONE), and its reason.
+    """Per activity: its launch (a row, or NONE), its node in the nesting, and its reason.
 
     An activity of a CUDA graph has two nodes: where the graph was launched (``launched_in``), and
     where it was captured (``captured_in``). ``rule`` is a code of `RULES` that says which of them
@@ -157,9 +157,13 @@ class Attribution:
     captured_in: Ints
     node: Ints
     rule: Codes
-    range: Ints
     reason: Codes
     nesting: Nesting
+
+    @property
+    def range(self) -> Ints:
+        """The range of each activity, a row, or NONE."""
+        return lookup(self.nesting.range, self.node)
 
 
 def attribute(
@@ -202,7 +206,6 @@ def attribute(
         captured_in=captured_in,
         node=node,
         rule=rule,
-        range=lookup(nesting.range, node),
         reason=reason,
         nesting=nesting,
     )

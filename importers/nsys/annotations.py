@@ -98,7 +98,7 @@ class Annotations:
         ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
         pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
         name = frames.Names(*_names(pool, text, name_lengths(pool)))
-        ints |= {"process": ints["thread"] & ~schema.THREAD_BITS}
+        ints |= {"process": frames.process_of(ints["thread"])}
         return cls(ints=ints, texts=pool, text=text, name=name, json=_json_column(columns, strings))
 
     def ranges(self, last: int, session: int) -> frames.Ranges:

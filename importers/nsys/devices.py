@@ -160,7 +160,7 @@ def activities(
     tables = [_activity_frame(columns, kind) for kind, columns in parts]
     table = frames.Activities.concat([f for f in tables if len(f)] or tables[:1])
     if callers is None:
-        callers = _ints(read["launches"])["thread"] & ~schema.THREAD_BITS
+        callers = frames.process_of(_ints(read["launches"])["thread"])
     return table.replace(process=fill_process(table.process, callers))
 
 

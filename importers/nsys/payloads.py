@@ -306,12 +306,14 @@ def nccl_calls(
     """
     blobs = texts_of(read["annotations"], "blob")
     names = annotations.name
+    is_range = np.isin(annotations.ints["type"], schema.PUSH_POP)
+    rows = np.flatnonzero(names.matching(NCCL_NAME.match) & is_range)
+    if not len(rows) and not len(blobs.data):
+        return frames.NcclCalls(), 0
     messages, unread = Messages.none(len(blobs)), 0
     if len(blobs.data):
         tables = (read[f"payload_{part}"] for part in ("schemas", "entries", "enums"))
         unread = messages.read(Blobs.of(blobs), Schemas.of(*tables))
-    is_range = np.isin(annotations.ints["type"], schema.PUSH_POP)
-    rows = np.flatnonzero(names.matching(NCCL_NAME.match) & is_range)
     messages.read_json(annotations.json, rows[~messages.is_read[rows]])
     if not messages.is_read[rows].any():
         return frames.NcclCalls(), unread

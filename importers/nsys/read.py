@@ -370,7 +370,7 @@ def with_all_columns(table: Table, columns: Columns) -> Columns:
 def _missing_values(column: Column, rows: int) -> Ints | Texts:
     """Return a column that is missing in every row."""
     if column.text:
-        return Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64))
+        return Texts(np.empty(0, np.uint8), np.broadcast_to(np.int64(0), rows + 1))
     return np.broadcast_to(np.int64(column.missing), (rows,))
 
 
@@ -531,7 +531,7 @@ def session_ns(read: Mapping[str, Columns]) -> int:
 
 def _launches(columns: Columns, strings: Strings) -> frames.Launches:
     ints = {name: ints_of(columns, name) for name in columns}
-    process = ints["thread"] & ~schema.THREAD_BITS
+    process = frames.process_of(ints["thread"])
     name = strings.column(ints["name"], clean=api_name)
     return frames.Launches(ints, process=process, name=name)
 
@@ -543,7 +543,7 @@ def _graph_nodes(read: dict[str, Columns]) -> frames.GraphNodes:
         old = {name: ints_of(read["graph_nodes_old"], name) for name in ints}
         nodes = np.flatnonzero(old["node"] != MISSING)  # the others are creations of graphs
         ints = {name: column[nodes] for name, column in old.items()}
-    return frames.GraphNodes(ints, process=ints["thread"] & ~schema.THREAD_BITS)
+    return frames.GraphNodes(ints, process=frames.process_of(ints["thread"]))
 
 
 def _span(*tables: frames.Records) -> tuple[int, int]:
@@ -578,7 +578,7 @@ def _threads(columns: Columns, strings: Strings) -> frames.Threads:
     rows = order[np.unique(thread[order], return_index=True)[1]]
     thread = thread[rows]
     return frames.Threads(
-        thread=thread, process=thread & ~schema.THREAD_BITS, name=frames.Names.of(name[rows])
+        thread=thread, process=frames.process_of(thread), name=frames.Names.of(name[rows])
     )
 
 

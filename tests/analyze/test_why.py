@@ -155,7 +155,7 @@ def test_a_rule_may_find_the_op_on_another_thread(one_op, tmp_path):
     joined = whole.load(one_op.written(tmp_path / "x.sqlite")).attributed
     nesting = joined.attribution.nesting
     node = np.flatnonzero(nesting.range == 1)
-    moved = replace(joined, attribution=replace(joined.attribution, node=node, range=np.array([1])))
+    moved = replace(joined, attribution=replace(joined.attribution, node=node))
     found = why(moved, np.array([0]))
     assert (found.op, found.owner.step.row, found.owner.thread.tid) == ("elsewhere", 1, 2)
     said = for_terminal(found)

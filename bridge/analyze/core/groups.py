@@ -49,8 +49,21 @@ def highest(group: Codes, values: Ints, groups: int, *, empty: int = -1) -> Ints
 
 def quantiles(group: Ints, values: Ints, groups: int, *shares: float) -> list[Floats]:
     """Return quantiles of each group, linearly interpolated; 0 for a group without rows."""
-    ordered = values[order_by(group, values)]
-    return _interpolated(ordered, counts(group, groups), None, shares)
+    size = counts(group, groups)
+    return _interpolated(sorted_in_groups(group, values, size), size, None, shares)
+
+
+def sorted_in_groups(group: Ints, values: Ints, size: Ints) -> Ints:
+    """Return the values sorted by their group, then by themselves; ``size`` is the number of values of each group."""
+    lowest_value = int(values.min(initial=0))
+    span = int(values.max(initial=0)) - lowest_value + 1
+    if len(size) * span + abs(lowest_value) >= 1 << 62:
+        return values[order_by(group, values)]
+    shifted = group * span  # the groups one after another on one axis: a sort in place suffices
+    shifted += values
+    shifted.sort()
+    shifted -= np.repeat(np.arange(len(size)) * span, size)
+    return shifted
 
 
 def quantiles_of_counted(

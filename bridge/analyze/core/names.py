@@ -30,7 +30,7 @@ def name_codes(
 ) -> tuple[Ints, list[str]]:
     """Return the name of each of these activities as a code, and the distinct names."""
     names = activity_names(attributed, kernel_names)
-    codes, used = factorize(names.codes[rows])
+    codes, used = factorize(names.compact[rows])
     return codes, [names.texts[code] for code in used.tolist()]
 
 

@@ -13,6 +13,7 @@ from operator import or_
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.analyze.core import no_timeline
 from bridge.analyze.core.devices import Devices
@@ -25,7 +26,16 @@ from bridge.importers import frames
 from bridge.importers.capture import Capture, Facts
 from bridge.importers.frames import Ranges
 from bridge.importers.records import record
-from bridge.join.arrays import Ints, distinct, number_groups, unions
+from bridge.join.arrays import (
+    BLOCK,
+    Flags,
+    Integers,
+    Ints,
+    distinct,
+    number_groups,
+    repeated,
+    unions,
+)
 from bridge.join.attributed import AttributedCapture, once
 
 # What a GPU can do at an instant: the first that applies counts, and idle where none does.
@@ -263,11 +273,12 @@ def spans_of_processes(capture: Capture, report: int = 0) -> dict[int, Span]:
     """
     result: dict[int, Span] = {}
     for table in (capture.ranges, capture.launches, capture.activities):
-        rows = np.flatnonzero(table.report == report)
-        process, start, end = table.process[rows], table.start[rows], table.end[rows]
-        end = np.maximum(start, end)
+        is_own = table.report == report
+        rows = slice(None) if is_own.all() else np.flatnonzero(is_own)
+        process, start = table.process[rows], table.start[rows]
+        end = np.maximum(start, table.end[rows])
         if isinstance(table, Ranges):
-            end = np.where(table.open[rows], start, end)
+            np.copyto(end, start, where=table.open[rows])
         group, used = number_groups(process)
         first, last = lowest(group, start, len(used)), highest(group, end, len(used))
         for key, begin, stop in zip(
@@ -302,7 +313,7 @@ def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int,
     devices, work = Devices.of_report(attributed), attributed.capture.activities
     parts = [clocks.part_of(report) for report in devices.report]
     counted, start, size = attributed.counted, work.start, len(devices.names)
-    state = np.where(counted, states_of_work(attributed), len(STATES))
+    state = np.where(counted, states_of_work(attributed), np.int8(len(STATES)))
     covered = covered_times(devices.gpu, state, start=start, end=attributed.end, parts=parts)
     exposed = exposed_communication(attributed, devices.gpu, np.arange(size), parts)
     rows = np.flatnonzero(counted)
@@ -317,42 +328,41 @@ def _gpu_accounts(attributed: AttributedCapture, clocks: RunClocks) -> dict[int,
             ),
             span_ns=int(last[number] - first[number]),
             exposed_ns=int(exposed[number]),
-            processes=_of_processes(
-                attributed, np.flatnonzero(devices.gpu == number), state, parts[number]
-            ),
+            processes=_of_processes(attributed, devices.gpu == number, state, parts[number]),
         )
         for number in distinct(gpu).tolist()
     }
 
 
 def _of_processes(
-    attributed: AttributedCapture, rows: Ints, state: Ints, part: Span
+    attributed: AttributedCapture, is_on: Flags, state: Integers, part: Span
 ) -> dict[int, dict[str, int]]:
-    """Return the states of each process of several with work on a GPU, of which ``rows`` are the activities."""
+    """Return the states of each process of several with work on a GPU, ``is_on`` says which that is."""
     work = attributed.capture.activities
-    process, start = work.process[rows], work.start[rows]
-    users, result = np.unique(process).tolist(), {}
+    _, processes = number_groups(work.process)
+    users = np.unique(work.process[is_on]).tolist() if len(processes) > 1 else ()
+    result = {}
     for user in users if len(users) > 1 else ():
-        own = np.where(process == user, state[rows], len(STATES))
+        own = np.where(is_on & (work.process == user), state, np.int8(len(STATES)))
         times = covered_times(
-            np.zeros_like(own), own, start=start, end=attributed.end[rows], parts=[part]
+            repeated(0, len(own)), own, start=work.start, end=attributed.end, parts=[part]
         )
         pid = int(frames.pid(np.array([user]))[0])
         result[pid] = named_states(times[:, 0], part.length, is_partial=True)
     return result
 
 
-def states_of_work(attributed: AttributedCapture) -> Ints:
+def states_of_work(attributed: AttributedCapture) -> NDArray[np.int8]:
     """Return the state, a position in `STATES`, that each activity puts its GPU into."""
     activities = attributed.capture.activities
-    state = np.zeros(len(activities), np.int64)
+    state = np.zeros(len(activities), np.int8)
     for kind, name in ((frames.MEMCPY, COPY), (frames.MEMSET, OTHER), (frames.GRAPH, GRAPH)):
         state[activities.kind.among(kind)] = STATES.index(name)
     state[is_communication(attributed)] = STATES.index(COMMUNICATION)
     return state
 
 
-def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Span]) -> Ints:
+def covered_times(gpu: Ints, state: Integers, start: Ints, end: Ints, parts: list[Span]) -> Ints:
     """Return how long each GPU was in each state, and no earlier one, within a part of the time of each GPU.
 
     ``state`` are positions in `STATES`, or the one behind them. The result is in ns, a row per state and a column per
@@ -361,15 +371,24 @@ def covered_times(gpu: Ints, state: Ints, start: Ints, end: Ints, parts: list[Sp
     total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
     cover: tuple[Ints, ...] = ()  # the union of the states so far
     for number in range(len(STATES) + 1):
-        rows = np.flatnonzero(state == number)
+        is_in = state == number
         total[number + 1] = total[number]
-        if len(rows):
-            own = [frames.pick(column, rows) for column in (gpu, start, end)]
+        if is_in.any():
+            own = (gpu, start, end) if is_in.all() else [c[is_in] for c in (gpu, start, end)]
             cover = unions(*map(np.append, cover, own) if cover else own)
-            owner, begin, stop = within_parts(cover, parts)
-            total[number + 1] = sums(owner, stop - begin, len(parts))
+            total[number + 1] = _time_within(cover, parts)
     result: Ints = np.diff(total, axis=0)
     return result
+
+
+def _time_within(intervals: tuple[Ints, ...], parts: list[Span]) -> Ints:
+    """Return the length of the intervals of each owner, sorted and apart, within the part of the time of the owner."""
+    total = np.zeros(len(parts), np.int64)
+    for first in range(0, len(intervals[0]), BLOCK):
+        some = [column[first : first + BLOCK] for column in intervals]
+        owner, begin, stop = within_parts((some[0], some[1], some[2]), parts)
+        np.add.at(total, owner, stop - begin)
+    return total
 
 
 def exposed_communication(

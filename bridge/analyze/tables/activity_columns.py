@@ -286,8 +286,8 @@ def by_op_kernel(
     the time of all activities.
     """
     rows = _rows_of_kinds(attributed, frames.KERNEL)
-    rows = rows[attributed.node[rows] != NONE]
-    op = attributed.activity_op[rows]
+    rows = rows[frames.pick(attributed.node, rows) != NONE]
+    op = frames.pick(attributed.activity_op, rows)
     if inclusive and _pairs_above(attributed, rows) > MAX_PAIRS:
         return _folded(attributed, kernel_names, rows, columns)
     if inclusive:
@@ -295,6 +295,7 @@ def by_op_kernel(
         rows = rows[place]
     name, names = name_codes(attributed, kernel_names, rows)
     pair, distinct = factorize(op * max(1, len(names)) + name)
+    del op, name  # there may be as many as activities
     ops, kernels = np.divmod(distinct, max(1, len(names)))
     groups = Groups(
         attributed=attributed,

@@ -68,7 +68,7 @@ class RunSums:
         """Return user, state, start and end of all activities, once per user of their GPU."""
         table = attributed.capture.activities
         process, device, start = table.process, table.device, table.start
-        end, state = attributed.end, states_of_work(attributed)
+        end, state = attributed.end, states_of_work(attributed).astype(np.int64)
         group, first = number_groups(process, device)
         none = np.empty(0, np.int64)
         parts = [(none, none, none, none)]

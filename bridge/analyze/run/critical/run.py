@@ -249,6 +249,8 @@ class Run:
 
         Threads that launch kernels or graphs load nothing for others.
         """
+        if not len(self.data_waits):
+            return np.zeros(len(self.host.time), bool)
         ended_by = self.graph.cross[self.data_waits] - self.hosts
         stack = self.host.stack
         last = highest(

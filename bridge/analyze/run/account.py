@@ -28,6 +28,7 @@ from bridge.importers.frames import Ranges
 from bridge.importers.records import record
 from bridge.join.arrays import (
     BLOCK,
+    NONE,
     Flags,
     Integers,
     Ints,
@@ -343,7 +344,8 @@ def _of_processes(
     users = np.unique(work.process[is_on]).tolist() if len(processes) > 1 else ()
     result = {}
     for user in users if len(users) > 1 else ():
-        own = np.where(is_on & (work.process == user), state, np.int8(len(STATES)))
+        own = np.where(work.process == user, state, np.int8(len(STATES)))
+        own[~is_on] = NONE
         times = covered_times(
             repeated(0, len(own)), own, start=work.start, end=attributed.end, parts=[part]
         )

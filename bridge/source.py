@@ -148,7 +148,7 @@ def _of_workers(source: ReportInput, request: TableRequest, listener: Listener) 
 
     _refuse(source.needing_rows(request), "reports apart")
     LOG.debug("workers answer: %s", source.workers.workers)
-    return _combined(source.workers, source, part_request(request), listener)
+    return _combined(source.workers, source, part_request(request), request.by, listener)
 
 
 def _in_windows(
@@ -170,17 +170,19 @@ def _in_windows(
     what = "reports larger than --memory-limit"
     _refuse(source.needing_rows(request), what, "without --memory-limit it works")
     LOG.debug("windows of time answer: the reports need more than the limit of memory")
-    return _combined(source.workers.alone(), source, windowed_request(request), listener)
+    part = windowed_request(request)
+    return _combined(source.workers.alone(), source, part, request.by, listener)
 
 
 def _combined(
-    workers: WorkerOptions, source: ReportInput, part: PartRequest, listener: Listener
+    workers: WorkerOptions, source: ReportInput, part: PartRequest, by: str, listener: Listener
 ) -> CombinedReport:
+    from bridge.scale.requests import is_of_reports
     from bridge.scale.task import Work
 
-    return workers.run(
-        source.reports, Work((part,), source.attribution_options, source.sidecar), listener
-    )
+    merged = () if is_of_reports(by) else (part.name,)
+    work = Work((part,), source.attribution_options, source.sidecar, merged=merged)
+    return workers.run(source.reports, work, listener)
 
 
 def _of_store(

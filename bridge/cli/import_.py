@@ -118,8 +118,10 @@ def import_many(
     from bridge import store
     from bridge.importers.remote import given
     from bridge.join.options import AttributionOptions
+    from bridge.scale.requests import mergeable
     from bridge.scale.task import Work
     from bridge.source import check_ranks
+    from bridge.store.tables import SUMMARIES
 
     tables = _tables(workers, reports, keep)
     with usage_errors():
@@ -132,7 +134,9 @@ def import_many(
     ):
         say_known(known[0], db, reports)
         return known[0].id, known[1]
-    work = Work(tables, attribution_options, sidecar, identify=True, whole=whole)
+    shown = mergeable(SUMMARIES)
+    merged = tuple(name for name in names if name in shown)
+    work = Work(tables, attribution_options, sidecar, identify=True, whole=whole, merged=merged)
     with usage_errors():
         report = workers.run(reports, work, options.PRINTER)
     parts = [part.known_by for part in report.parts]

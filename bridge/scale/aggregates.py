@@ -44,7 +44,7 @@ class Aggregates:
         ranges: number of ranges.
         ops: ops that own an activity.
         warnings: warnings for the user.
-        tables: tables by name, as `packed` returns them.
+        tables: tables by name, as `packed` returns them; none where these are kept apart.
         known_by: identity of the content, "" unless requested.
         undeclared: requested domains that the report does not have.
         homes: rank, process id and source of the rank, per process.
@@ -68,11 +68,6 @@ class Aggregates:
     homes: tuple[Home, ...] = ()
     use: Use | None = None
     graphs: Totals | None = None
-
-    @property
-    def bytes(self) -> int:
-        """The size of the packed tables."""
-        return sum(map(len, self.tables.values()))
 
 
 def aggregates(report: Report, place: int, tables: Sequence[PartRequest]) -> Aggregates:

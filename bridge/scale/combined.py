@@ -24,7 +24,17 @@ from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.merging import PartialTable, Wholes, batches, merge_all, merge_tables, unpacked
-from bridge.scale.requests import OF_ONE_REPORT, REPORT, check, figures, needed, part_name
+from bridge.scale.requests import (
+    OF_ONE_REPORT,
+    REPORT,
+    check,
+    figures,
+    is_of_reports,
+    needed,
+    part_name,
+)
+from bridge.scale.spool import KeptTables
+from bridge.scale.task import Part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,11 +44,14 @@ if TYPE_CHECKING:
 class CombinedReport:
     """Aggregates of several reports, in the order of their places.
 
-    ``called`` is the name of the reports in messages.
+    ``called`` is the name of the reports in messages. ``tables`` has the tables of each report, ``merged`` those that
+    workers have merged, in few parts.
     """
 
     parts: tuple[Aggregates, ...]
-    called: str = "these reports"
+    called: str
+    tables: KeptTables
+    merged: tuple[Part, ...] = ()
 
     @property
     def source(self) -> tuple[str, ...]:
@@ -174,20 +187,21 @@ class CombinedReport:
     def _merged(self, request: TableRequest) -> Iterator[PartialTable]:
         """Yield the merged table; where rows are of one report each, those of some reports at a time."""
         by, name = request.by, part_name(request)
-        if any(name not in part.tables for part in self.parts):
+        if name not in self.tables.names():
             raise ValueError(f"{self.called}: no table {name!r} is kept; {HINT}")
+        if not is_of_reports(by):
+            is_merged = self.merged and name in self.merged[0]
+            kept = [part[name] for part in self.merged] if is_merged else self.tables.each(name)
+            yield _placed(merge_all(map(unpacked, kept)), by, "", several=False)
+            return
         files = self._files
         parts = (
-            _placed(unpacked(part.tables[name]), by, file, several=len(files) > 1)
-            for part, file in zip(self.parts, files, strict=True)
+            _placed(unpacked(data), by, file, several=len(files) > 1)
+            for data, file in zip(self.tables.each(name), files, strict=True)
         )
-        dimensions = () if by in VIEWS else dimensions_of(by)
-        of_one = not OF_ONE_REPORT.isdisjoint(dimensions)
-        if of_one or REPORT in dimensions:
-            for batch in batches(parts):
-                yield merge_tables(batch, apart=of_one)
-        else:
-            yield merge_all(parts)
+        apart = not OF_ONE_REPORT.isdisjoint(dimensions_of(by))
+        for batch in batches(parts):
+            yield merge_tables(batch, apart=apart)
 
     @property
     def _files(self) -> list[str]:
@@ -220,7 +234,13 @@ def _placed(table: PartialTable, by: str, file: str, *, several: bool) -> Partia
     return replace(table, labels={c: labels[c] for c in order if c in labels})
 
 
-def combine(parts: Sequence[Aggregates], called: str = "these reports") -> CombinedReport:
+def combine(
+    parts: Sequence[Aggregates],
+    called: str = "these reports",
+    *,
+    tables: KeptTables,
+    merged: tuple[Part, ...] = (),
+) -> CombinedReport:
     """Return one report from the aggregates of workers, which may come in any order.
 
     Raises UnknownDomainError for a requested domain that no report has.
@@ -229,4 +249,4 @@ def combine(parts: Sequence[Aggregates], called: str = "these reports") -> Combi
     unknown = frozenset.intersection(*(part.undeclared for part in ordered))
     if unknown:
         raise UnknownDomainError(f"no domain {min(unknown)!r} in any of the reports")
-    return CombinedReport(ordered, called)
+    return CombinedReport(ordered, called, tables, merged)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import glob
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bridge.importers import check_distinct, remote
 from bridge.importers.column_files import ARROW_FOLDER, FOLDERS, PARQUET_FOLDER, is_columnar
@@ -19,9 +21,14 @@ from bridge.join.options import AttributionOptions
 from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
-from bridge.scale.requests import whole_tables
-from bridge.scale.task import FailedTask, Task, Work
+from bridge.scale.requests import mergeable, whole_tables
+from bridge.scale.spool import Spool
+from bridge.scale.task import FailedTask, Merged, Task, Work
+from bridge.scale.tree import Tree
 from bridge.scale.worker import run_task
+
+if TYPE_CHECKING:
+    from bridge.scale.worker import Outcome
 
 LOG = logging.getLogger("bridge.scale")
 
@@ -121,14 +128,19 @@ class Workers:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         return 1 if self.scheduler else max(1, cores // self.count)
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Aggregates | FailedTask]:
-        """Yield what comes of each task, in the order in which they end."""
+    def run(self, tasks: pool.Waiting) -> Iterator[Outcome]:
+        """Yield what comes of each task, in the order in which they end; tasks may be added meanwhile."""
         LOG.debug("%d reports; %d workers, scheduler: %s", len(tasks), self.count, self.scheduler)
         if self.scheduler:
             return pool.on_cluster(tasks, self.scheduler)
         if self.count == 1 or len(tasks) == 1:
-            return (run_task(task) for task in tasks)
+            return _here(tasks)
         return pool.in_processes(tasks, self.count)
+
+
+def _here(tasks: pool.Waiting) -> Iterator[Outcome]:
+    while tasks:
+        yield run_task(tasks.popleft())
 
 
 def tasks_of(paths: Sequence[Location], work: Work) -> list[Task]:
@@ -148,20 +160,26 @@ def run(
     ``on_outcome`` is called with the outcome of each task, in the order in which they end, and may
     raise. Raises ReportError if no report could be read.
     """
-    result: list[Aggregates] = []
-    with closing(_iterated(workers, tasks)) as outcomes:
+    parts: list[Aggregates] = []
+    spool, tree = Spool(), Tree(len(tasks), tasks[0].work.merged if tasks else ())
+    waiting: pool.Waiting = deque(tasks)
+    with closing(_iterated(workers, waiting)) as outcomes:
         for outcome in outcomes:
+            if isinstance(outcome, Merged):
+                waiting.extendleft(tree.ended(outcome.level, outcome.number, outcome.parts))
+                continue
             on_outcome(outcome)
+            tables = outcome.tables if isinstance(outcome, Aggregates) else None
+            waiting.extendleft(tree.report(outcome.place, tables))
             if isinstance(outcome, Aggregates):
-                result.append(outcome)
-    if not result:
+                spool.add(outcome.place, outcome.tables)
+                parts.append(replace(outcome, tables={}))
+    if not parts:
         raise ReportError(f"none of {len(tasks)} reports could be read")
-    return combine(result)
+    return combine(parts, tables=spool, merged=tree.parts)
 
 
-def _iterated(
-    workers: Workers, tasks: Sequence[Task]
-) -> Generator[Aggregates | FailedTask, None, None]:
+def _iterated(workers: Workers, tasks: pool.Waiting) -> Generator[Outcome, None, None]:
     yield from workers.run(tasks)
 
 
@@ -174,7 +192,7 @@ def load(
 ) -> CombinedReport:
     """Aggregate reports: `bridge.scale.load`."""
     parts = tuple(whole_tables(tables))
-    work = Work(parts, options, threads=workers.threads)
+    work = Work(parts, options, threads=workers.threads, merged=mergeable(tables))
 
     def report_outcome(outcome: Aggregates | FailedTask) -> None:
         if isinstance(outcome, FailedTask):

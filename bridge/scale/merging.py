@@ -17,6 +17,7 @@ import numpy as np
 from bridge.importers.arrays import factorize
 from bridge.importers.records import record
 from bridge.join.arrays import Ints, number_groups, order_by
+from bridge.scale.task import Part
 
 Labels = Mapping[str, np.ndarray]
 
@@ -110,6 +111,11 @@ def merge_all(parts: Iterable[PartialTable]) -> PartialTable:
             values = waiting[0].size
             most = max(BATCH, 2 * values)
     return merge_tables(waiting)
+
+
+def merged(parts: Sequence[Part]) -> Part:
+    """Merge packed tables of the same names."""
+    return {name: packed(merge_all(unpacked(part[name]) for part in parts)) for name in parts[0]}
 
 
 def merge_tables(parts: Sequence[PartialTable], *, apart: bool = False) -> PartialTable:

@@ -12,8 +12,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -27,12 +27,13 @@ from typing import TYPE_CHECKING, Any
 from bridge.importers.errors import ReportError
 from bridge.knowledge.package import VERSION
 from bridge.scale import debugging
-from bridge.scale.task import FailedTask, Task
+from bridge.scale.task import Merge, Task
 from bridge.scale.worker import run_on_dask, run_task, version
 
 if TYPE_CHECKING:
-    from bridge.scale.aggregates import Aggregates
+    from bridge.scale.worker import Outcome
 
+Waiting = deque[Task | Merge]
 
 LOG = logging.getLogger("bridge.scale")
 
@@ -53,23 +54,33 @@ def available() -> bool:
     return find_spec(DASK) is not None
 
 
-def on_cluster(tasks: Sequence[Task], address: str) -> Iterator[Aggregates | FailedTask]:
-    """Yield the outcome of each task as it ends, from the cluster of a scheduler."""
+def on_cluster(tasks: Waiting, address: str) -> Iterator[Outcome]:
+    """Yield the outcome of each task as it ends, from the cluster of a scheduler; tasks may be added meanwhile."""
     if not available():
         raise NoClusterError(f"--workers ADDRESS needs Dask: {NEEDED}")
     yield from _computed(import_module(DASK), tasks, address)
 
 
-def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggregates | FailedTask]:
+def _computed(dask: Any, tasks: Waiting, cluster: Any) -> Iterator[Outcome]:
     try:
         client = dask.Client(cluster)
     except (OSError, ValueError) as error:
         raise NoClusterError(f"{cluster}: no scheduler answers there") from error
     with client:  # at whose end the scheduler drops what is not done
         _ready(client)
-        of = dict(zip(client.map(run_on_dask, tasks, pure=False), tasks, strict=True))
-        for future in dask.as_completed(list(of)):
-            yield _found(dask, future, of[future])
+        of = _submitted(client, tasks)
+        ended = dask.as_completed(list(of))
+        for future in ended:
+            yield _found(dask, future, of.pop(future))
+            added = _submitted(client, tasks)
+            of |= added
+            ended.update(added)
+
+
+def _submitted(client: Any, tasks: Waiting) -> dict[Any, Task | Merge]:
+    """Submit all tasks that wait; return them by their futures."""
+    some = [tasks.popleft() for _ in range(len(tasks))]
+    return dict(zip(client.map(run_on_dask, some, pure=False), some, strict=True)) if some else {}
 
 
 def _ready(client: Any) -> None:
@@ -90,12 +101,11 @@ def _ready(client: Any) -> None:
         )
 
 
-def _found(dask: Any, future: Any, task: Task) -> Aggregates | FailedTask:
+def _found(dask: Any, future: Any, task: Task | Merge) -> Outcome:
     try:
-        result: Aggregates | FailedTask = future.result()
+        result: Outcome = future.result()
     except dask.KilledWorker as error:
-        times = error.allowed_failures + 1
-        return FailedTask(task.place, task.path, lost_worker_message(task, "as Dask counts", times))
+        return task.lost(lost_workers("as Dask counts", error.allowed_failures + 1))
     except CancelledError as error:
         raise NoClusterError(
             "the scheduler is gone; is its machine up, and memory enough?"
@@ -122,18 +132,18 @@ class Worker:
         with _uninterrupted():
             self.process.start()
         other.close()  # or its end would never be seen
-        self.task: Task | None = None
+        self.task: Task | Merge | None = None
 
-    def start(self, task: Task) -> None:
+    def start(self, task: Task | Merge) -> None:
         """Send a task; a worker that is already dead is noticed when its answer is awaited."""
         self.task = task
         with suppress(OSError):
             self.connection.send(task)
 
-    def answer(self) -> Aggregates | FailedTask | None:
+    def answer(self) -> Outcome | None:
         """Return the outcome of the task, None if the worker died."""
         try:
-            result: Aggregates | FailedTask | Exception = self.connection.recv()
+            result: Outcome | Exception = self.connection.recv()
         except (EOFError, OSError):
             return None
         if isinstance(result, Exception):
@@ -153,24 +163,25 @@ class Worker:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | FailedTask]:
-    """Yield the outcome of each task as it ends; leaves no process behind, however the iteration ends."""
+def in_processes(tasks: Waiting, workers: int) -> Iterator[Outcome]:
+    """Yield the outcome of each task as it ends; tasks may be added meanwhile.
+
+    Leaves no process behind, however the iteration ends.
+    """
     # The folder for what workers fetch is deleted here: a worker may be killed while it fetches.
     with tempfile.TemporaryDirectory(prefix="bridge-workers-") as folder:
         start = partial(Worker, get_context("spawn"), folder)
-        yield from _outcomes(deque(tasks), workers, start)
+        yield from _outcomes(tasks, workers, start)
 
 
-def _outcomes(
-    waiting: deque[Task], workers: int, start: Callable[[], Worker]
-) -> Iterator[Aggregates | FailedTask]:
-    died = dict[int, int]()
+def _outcomes(waiting: Waiting, workers: int, start: Callable[[], Worker]) -> Iterator[Outcome]:
+    died = Counter[int]()  # by the identity of the task, which lives as long as it is tried
     busy: dict[object, Worker] = {}  # by their ends of the pipe
-    idle = [start() for _ in range(min(workers, len(waiting)))]
+    idle: list[Worker] = []
     try:
         while waiting or busy:
-            while waiting and idle:
-                worker = idle.pop()
+            while waiting and len(busy) < workers:
+                worker = idle.pop() if idle else start()
                 worker.start(waiting.popleft())
                 busy[worker.connection] = worker
             for ready in connection.wait([worker.connection for worker in busy.values()]):
@@ -183,14 +194,12 @@ def _outcomes(
                     continue
                 ending = worker.end()
                 assert task is not None
-                died[task.place] = died.get(task.place, 0) + 1
+                died[id(task)] += 1
                 LOG.debug("%s: its worker died: %s", task.called, ending)
-                if died[task.place] < TRIES:
+                if died[id(task)] < TRIES:
                     waiting.append(task)
-                    idle.append(start())
                 else:
-                    yield FailedTask(task.place, task.path, lost_worker_message(task, ending))
-                    idle += [start()] if waiting else []
+                    yield task.lost(lost_workers(ending))
     finally:
         for worker in (*idle, *busy.values()):
             worker.end()
@@ -206,10 +215,10 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def lost_worker_message(task: Task, ending: str, times: int = TRIES) -> str:
-    """Return the message for a report that makes its worker die every time."""
+def lost_workers(ending: str, times: int = TRIES) -> str:
+    """Return what is said of a report that makes its worker die every time."""
     return (
-        f"{task.called}: its worker died {times} times ({ending}); is there memory enough?"
+        f"its worker died {times} times ({ending}); is there memory enough?"
         " Fewer --workers leave each more"
     )
 
@@ -223,7 +232,7 @@ def serve(tasks: Connection, folder: str | None = None) -> None:
         while True:
             task = tasks.recv()
             try:
-                result: Aggregates | FailedTask | Exception = run_task(task, folder)
+                result: Outcome | Exception = run_task(task, folder)
             except Exception as error:  # noqa: BLE001 - raised again by the parent
                 result = error
             tasks.send(result)

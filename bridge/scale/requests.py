@@ -147,6 +147,16 @@ def part_request(request: TableRequest) -> PartRequest:
     return _part(request, needed(request.by, request.computed))
 
 
+def is_of_reports(by: str) -> bool:
+    """Return whether rows of a table belong to one report each, so that no two are merged."""
+    return by not in VIEWS and not {REPORT, *OF_ONE_REPORT}.isdisjoint(dimensions_of(by))
+
+
+def mergeable(tables: Iterable[str]) -> tuple[str, ...]:
+    """Return the names under which tables are kept, of those in which rows of several reports become one."""
+    return tuple(part_name(TableRequest(by)) for by in tables if not is_of_reports(by))
+
+
 def check(request: TableRequest) -> None:
     """Raise ValueError with a message for the user for a table that needs all reports at once."""
     if not columns_are_chosen(request.by):

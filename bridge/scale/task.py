@@ -1,7 +1,8 @@
-"""The task of a worker, and its answer where it fails; a worker loads only this module before it starts."""
+"""The tasks of a worker, and its answers where they fail; a worker loads only this module before it starts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions
     from bridge.scale.requests import PartRequest
 
+Part = Mapping[str, bytes]  # packed tables by name
+
 
 @dataclass(frozen=True)
 class Work:
@@ -19,6 +22,7 @@ class Work:
 
     Attributes:
         tables: tables to make.
+        merged: those that workers merge, by name.
         attribution_options: how activities are attributed.
         sidecar: recordings that belong to the reports.
         threads: number of threads that may read a file.
@@ -34,6 +38,7 @@ class Work:
     identify: bool = False
     whole: bool = False
     memory: int = 0
+    merged: tuple[str, ...] = ()
 
     @property
     def details(self) -> frozenset[str]:
@@ -64,6 +69,37 @@ class Task:
         if isinstance(self.path, Url):
             raise TypeError(f"{self.path} is not fetched")
         return self.path
+
+    def lost(self, why: str) -> FailedTask:
+        """Return the outcome where workers died of it."""
+        return FailedTask(self.place, self.path, f"{self.called}: {why}")
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Tables of several reports for a worker to merge, a node of a `Tree` by its level and number."""
+
+    level: int
+    number: int
+    parts: tuple[Part, ...]
+
+    @property
+    def called(self) -> str:
+        """The name of the task in the log."""
+        return f"tables of {len(self.parts)} parts"
+
+    def lost(self, why: str) -> Merged:  # noqa: ARG002 - nobody need know
+        """Return the outcome where workers died of it: its parts, which whoever asks for the result merges."""
+        return Merged(self.level, self.number, self.parts)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What is left of the parts of a `Merge`: one, or all of them where workers could not merge them."""
+
+    level: int
+    number: int
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 LOG = logging.getLogger("bridge.scale")
+TELLING_S = 5.0  # before that an estimate tells little, and if less is left nobody needs it
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class WorkerProgress:
     def __init__(self, reports: int, strict: bool, quiet: bool, listener: Listener) -> None:
         self.reports, self.strict, self.quiet = reports, strict, quiet
         self.listener = listener
-        self.ended = 0
+        self.ended, self.began = 0, time.monotonic()
 
     def __call__(self, outcome: Aggregates | FailedTask) -> None:
         """Tell an outcome; raise ReportError for a broken report if ``strict``."""
@@ -125,8 +127,17 @@ class WorkerProgress:
             self.listener.say(f"broken: {_with_folder(outcome)}")
         elif not self.quiet:
             activities = units.count(outcome.totals["activities"])
-            done = f"{self.ended} of {self.reports}"
+            done = f"{self.ended} of {self.reports}{self._left()}"
             self.listener.say(f"{done}: {outcome.source}, {activities} activities")
+
+    def _left(self) -> str:
+        """Return how long the other reports will take, if they take as long as those so far; "" if not long."""
+        passed = time.monotonic() - self.began
+        seconds = passed / self.ended * (self.reports - self.ended)
+        if passed < TELLING_S or seconds < TELLING_S:
+            return ""
+        minutes, seconds = divmod(round(seconds), 60)
+        return f", {minutes} min {seconds} s left" if minutes else f", {seconds} s left"
 
 
 def _with_folder(broken: FailedTask) -> str:

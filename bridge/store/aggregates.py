@@ -7,12 +7,10 @@ can be merged again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from sqlite_utils import Database
 
 from bridge.analyze.checks.summary import Summary
 from bridge.analyze.core.catalog.lookup import column_meant, columns_of, labels_of, layout, nothing
@@ -26,9 +24,10 @@ from bridge.importers.records import record
 from bridge.knowledge.package import VERSION
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
+from bridge.scale.task import Part
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
 from bridge.store.loading import facts_of
-from bridge.store.runs import Run, delete_unfinished, get_row
+from bridge.store.runs import delete_unfinished, get_row
 from bridge.store.saving import facts_row, insert_tables, next_run, run_row, save_once, summaries
 from bridge.store.tables import SUMMARIES, open_store
 
@@ -201,19 +200,51 @@ def load_aggregates(path: Path, run: int | str | None = None) -> CombinedReport 
             rows = database.table("reports").rows_where(
                 "run = ?", [stored_run.id], order_by="report"
             )
-            parts = [_part(row, database, stored_run) for row in rows]
-            return combine(parts, f"run {stored_run.id} of {path}")
+            parts = [_part(row) for row in rows]
+            tables = StoredTables(path, stored_run.id)
+            return combine(parts, f"run {stored_run.id} of {path}", tables=tables)
+
+
+@record
+class StoredTables:
+    """The tables of the reports of a run, read when they are asked for."""
+
+    path: Path
+    run: int
+
+    def names(self) -> frozenset[str]:
+        sql = (
+            "SELECT [table] FROM aggregates WHERE run = :run GROUP BY [table]"
+            " HAVING count(*) = (SELECT count(*) FROM reports WHERE run = :run)"
+        )
+        return frozenset(name for (name,) in self._rows(sql))
+
+    def each(self, name: str) -> Iterator[bytes]:
+        sql = "SELECT data FROM aggregates WHERE run = :run AND [table] = :of ORDER BY report"
+        return (data for (data,) in self._rows(sql, name))
+
+    def of(self, place: int) -> Part:
+        sql = "SELECT [table], data FROM aggregates WHERE run = :run AND report = :of"
+        return dict(self._rows(sql, place))
+
+    def _rows(self, sql: str, of: str | int = "") -> Iterator[tuple[Any, ...]]:
+        with open_store(self.path) as database, refusing_damage(self.path, self.run):
+            yield from database.execute(sql, {"run": self.run, "of": of})
 
 
 def _saved(report: CombinedReport, path: Path, identity: str, tables: list[str], rules: str) -> int:
     with open_store(path) as database:
         delete_unfinished(database)
         run = next_run(database)
-        for part in report.parts:  # one row per report
-            database.table("reports").insert(_report(part, run))
-            database.table("aggregates").insert_all(
-                {"run": run, "report": part.place, "table": name, "data": data}
-                for name, data in part.tables.items()
+        database.table("reports").insert_all(_report(part, run) for part in report.parts)
+        with database.conn as connection:  # a transaction, which the disk takes a while for
+            connection.executemany(
+                "INSERT INTO aggregates (run, report, [table], data) VALUES (?, ?, ?, ?)",
+                (
+                    (run, part.place, name, data)
+                    for part in report.parts
+                    for name, data in report.tables.of(part.place).items()
+                ),
             )
         insert_tables(database, summaries(report.table, run))
         row = run_row(
@@ -245,10 +276,8 @@ def _report(part: Aggregates, run: int) -> dict[str, Any]:
     return {**row, "aggregates": json.dumps(values)}
 
 
-def _part(row: dict[str, Any], database: Database, run: Run) -> Aggregates:
+def _part(row: dict[str, Any]) -> Aggregates:
     values = json.loads(row["aggregates"])
-    of = "run = ? AND report = ?"
-    tables = database.table("aggregates").rows_where(of, [run.id, row["report"]])
     return Aggregates(
         place=row["report"],
         source=row["source"],
@@ -258,7 +287,7 @@ def _part(row: dict[str, Any], database: Database, run: Run) -> Aggregates:
         ranges=values["ranges"],
         ops=frozenset(values["ops"]),
         warnings=tuple(values["warnings"]),
-        tables={row["table"]: row["data"] for row in tables},
+        tables={},
         known_by=values["known_by"],
         homes=tuple((rank, pid, known_by) for rank, pid, known_by in values.get("homes", [])),
         use=Use.from_dict(values["use"]) if values.get("use") else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
@@ -59,26 +60,32 @@ def future(outcome: Any) -> Future[Any]:
     return found
 
 
-def completed(futures: list[Future[Any]]) -> Iterator[Future[Any]]:
-    return reversed(futures)
+class Completed(list[Future[Any]]):
+    """Futures that end in the order from the last to the first."""
+
+    def __iter__(self) -> Iterator[Future[Any]]:
+        while self:
+            yield self.pop()
+
+    update = list.extend
 
 
 @pytest.fixture
 def dask(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Put such a cluster in the place of Dask's."""
-    made = SimpleNamespace(Client=Client, as_completed=completed, KilledWorker=KilledError)
+    made = SimpleNamespace(Client=Client, as_completed=Completed, KilledWorker=KilledError)
     monkeypatch.setitem(sys.modules, pool.DASK, made)
     monkeypatch.setattr(pool, "available", lambda: True)
     return monkeypatch
 
 
 def test_what_comes_of_tasks_is_given_in_the_order_in_which_they_end(dask) -> None:
-    assert [*on_cluster(TASKS, ADDRESS)] == [1, 0]
+    assert [*on_cluster(deque(TASKS), ADDRESS)] == [1, 0]
 
 
 def test_a_report_that_takes_its_workers_down_is_named_with_how_many(dask) -> None:
     dask.setattr(Client, "outcome", KilledError())
-    found = [*on_cluster(TASKS, ADDRESS)]
+    found = [*on_cluster(deque(TASKS), ADDRESS)]
     assert all(isinstance(one, FailedTask) for one in found)
     assert [one.place for one in found] == [1, 0]
     said = "none0.sqlite: its worker died 4 times (as Dask counts); is there memory enough?"
@@ -100,4 +107,4 @@ def test_a_cluster_that_cannot_do_it_is_an_error_in_one_line(answers, outcome, s
     dask.setattr(Client, "answers", answers)
     dask.setattr(Client, "outcome", outcome)
     with pytest.raises(NoClusterError, match=said):
-        list(on_cluster(TASKS, ADDRESS))
+        list(on_cluster(deque(TASKS), ADDRESS))

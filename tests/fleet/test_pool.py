@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -84,7 +84,7 @@ class OfThreads:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(pool, "get_context", lambda _: self)
             try:
-                return [*pool.in_processes(work, workers)]  # type: ignore[list-item]
+                return [*pool.in_processes(deque(work), workers)]  # type: ignore[list-item]
             finally:
                 assert not any(one.is_alive() for one in self.started)
 
@@ -117,7 +117,7 @@ def test_a_task_whose_worker_died_twice_is_done_by_the_third(workers: int) -> No
     found = processes.run(tasks(3), workers)
     assert sorted((one.place, one.line) for one in found) == [(n, "answered") for n in range(3)]
     assert processes.tried == {0: 1, 1: 3, 2: 1}
-    assert len(processes.started) == workers + 2
+    assert 3 <= len(processes.started) <= workers + 2  # another is started where none is idle
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -204,8 +204,8 @@ def test_a_worker_ends_when_its_parent_has_ended_and_not_before(
 def test_one_worker_or_one_report_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "available", lambda: False)
     monkeypatch.setattr(pool, "in_processes", lambda work, count: iter([(len(work), count)]))
-    assert [*Workers(2).run(tasks(3))] == [(3, 2)]
+    assert [*Workers(2).run(deque(tasks(3)))] == [(3, 2)]
     for workers, work in ((Workers(1), tasks(2)), (Workers(2), tasks(1))):
-        found = [*workers.run(work)]
+        found = [*workers.run(deque(work))]
         assert [one.place for one in found] == [task.place for task in work]
         assert all("no such file" in one.line for one in found if isinstance(one, FailedTask))

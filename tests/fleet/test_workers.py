@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -146,7 +147,7 @@ def test_a_killed_worker_of_a_cluster_loses_nothing(reports, scheduler):
             os.kill(next(iter(workers.values())), signal.SIGKILL)
 
     work = tasks(reports)
-    assert_complete(after_a_kill(pool.on_cluster(work, scheduler), kill), work)
+    assert_complete(after_a_kill(pool.on_cluster(deque(work), scheduler), kill), work)
 
 
 @pytest.mark.slow
@@ -160,7 +161,7 @@ def test_killed_workers_of_the_pool_lose_nothing(reports):
             os.kill(child.pid or 0, signal.SIGKILL)
 
     work = tasks(reports)
-    assert_complete(after_a_kill(pool.in_processes(work, 2), kill), work)
+    assert_complete(after_a_kill(pool.in_processes(deque(work), 2), kill), work)
     assert len(killed) == 2
     assert not workers_of_ours()
 
@@ -176,7 +177,7 @@ class Deadly:
 def test_a_report_that_kills_its_worker_every_time_is_named_and_the_others_go_on(reports):
     first, deadly, *others = tasks(reports)[:4]
     work = [first, replace(deadly, given=Deadly()), *others]
-    found = {one.place: one for one in pool.in_processes(work, 2)}
+    found = {one.place: one for one in pool.in_processes(deque(work), 2)}
     broken = found.pop(1)
     assert isinstance(broken, FailedTask)
     assert "died 3 times (killed by SIGKILL)" in broken.line
@@ -191,7 +192,7 @@ def test_what_nobody_waits_for_any_more_is_dropped_by_the_scheduler(reports, sch
     def left(dask_scheduler: object = None) -> int:
         return len(dask_scheduler.tasks)  # type: ignore[attr-defined]
 
-    outcomes = pool.on_cluster(tasks(reports), scheduler)
+    outcomes = pool.on_cluster(deque(tasks(reports)), scheduler)
     next(outcomes)
     outcomes.close()
     ends = time.monotonic() + 20

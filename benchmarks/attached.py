@@ -25,11 +25,13 @@ import nvtx
 import bridge
 from bridge.annotate import emit, emitter
 from bridge.annotate.backends import connect_interop, connect_nvtx
+from bridge.annotate.label import Label
 
 LOOPS, ROUNDS = 5_000, 20
 MEASURABLE = 20  # ns: newer nvtx packages do nothing at all where no tool is attached
 TITLE = "under nsys, nvtx"
 A, B = np.zeros((64, 32), np.float32), np.zeros((32, 16), np.float32)
+ALONE = "payload, push and pop alone"
 Case = tuple[Callable[[], object], Any]  # what is called, and through which back end
 
 
@@ -52,8 +54,23 @@ def cases() -> dict[str, Case]:
 
         found["torch record_function"] = record_function("recorded")(empty), None
     for back in backends():
+        if not emit.state.idle:
+            found[f"{ALONE}, {back.name}"] = alone(back), back
         found |= {f"{name}, {back.name}": (call, back) for name, call in ours().items()}
     return found
+
+
+def alone(back: Any) -> Callable[[], object]:
+    """Return what the library and the tool take: a range with a payload around a call, as it would be without us."""
+    set_payload, push, pop = back.bind(Label("alone"), always=True)
+
+    def call() -> None:
+        set_payload(1)
+        push()
+        empty()
+        pop()
+
+    return call
 
 
 def block_of_nvtx() -> None:

@@ -31,7 +31,14 @@ from bridge.importers.errors import NotAReport
 from bridge.importers.query import Query
 from bridge.importers.records import record
 from bridge.importers.sqlite_file import PageFile, Unreadable
-from bridge.importers.sqlite_pages import StoredTable, TablePages, TablesReader, pages_of
+from bridge.importers.sqlite_pages import (
+    Leaves,
+    StoredTable,
+    TablePages,
+    TablesReader,
+    bounded_leaves,
+    pages_of,
+)
 from bridge.importers.sqlite_sources import Source, Sources, quoted
 from bridge.importers.texts import Texts
 
@@ -211,6 +218,7 @@ class Database:
         self.pool = ThreadPoolExecutor(self.threads)
         self.sources = Sources({}, frozenset())  # filled by `tables`
         self.stored: dict[str, StoredTable] = {}  # the tables that may be read from pages
+        self.leaves: dict[str, Leaves] = {}  # of tables that were read: each window reads a part
 
     def __enter__(self) -> Self:
         return self
@@ -327,7 +335,10 @@ class Database:
         if stored is None or set(query.values) != set(query.columns):
             return None
         try:
-            return pages_of(file, stored, [*query.values.values()], query.rows)
+            leaves = self.leaves.get(query.table) or bounded_leaves(file, stored.root)
+            if self.immutable:  # else it may grow
+                self.leaves[query.table] = leaves
+            return pages_of(file, stored, [*query.values.values()], query.rows, leaves)
         except Unreadable as error:
             LOG.debug("%s: through SQLite, as its pages have %s", query.table, error)
             return None

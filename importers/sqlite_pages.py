@@ -473,8 +473,9 @@ def pages_of(
     table: StoredTable,
     columns: Sequence[Value],
     rows: tuple[int, int] | None = None,
+    leaves: Leaves | None = None,
 ) -> TablePages:
-    """Find the pages of a table, or of its rows from a first to a last rowid.
+    """Find the pages of a table, or of its rows from a first to a last rowid, among its ``leaves`` if they are known.
 
     Raises `Unreadable` if they cannot be read here.
     """
@@ -482,11 +483,7 @@ def pages_of(
         require(file.encoding == UTF8, "UTF-16")
     used = {name for column in columns for name in (*column.sources, *column.flags)}
     require(used <= {*table.columns}, "an unknown column")
-    try:
-        leaves = leaves_of(file, table.root)
-        leaves.low[0], leaves.high[-1] = _ends(file, leaves)
-    except (IndexError, OSError) as error:
-        raise Unreadable(str(error)) from error
+    leaves = leaves or bounded_leaves(file, table.root)
     if rows:
         leaves = Leaves(*(c[(leaves.high >= rows[0]) & (leaves.low < rows[1])] for c in leaves))
     require((np.diff(leaves.number) > 0).all(), "pages out of order")
@@ -494,6 +491,19 @@ def pages_of(
     most_rows = len(leaves.number) * file.usable // SMALLEST_CELL
     require(0 <= result.row_numbers(0, file.pages + 1) <= most_rows, "row numbers far apart")
     return result
+
+
+def bounded_leaves(file: PageFile, root: int) -> Leaves:
+    """Return the leaf pages of a table, with the bounds that its first and its last row set.
+
+    Raises `Unreadable` if they cannot be read here.
+    """
+    try:
+        leaves = leaves_of(file, root)
+        leaves.low[0], leaves.high[-1] = _ends(file, leaves)
+    except (IndexError, OSError) as error:
+        raise Unreadable(str(error)) from error
+    return leaves
 
 
 def _ends(file: PageFile, leaves: Leaves) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from bridge.importers.frames import Names
 from bridge.importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, SIZES, numbers
 from bridge.importers.range_texts import values as values_of
 from bridge.importers.texts import Texts
-from bridge.join.arrays import NONE, Ints
+from bridge.join.arrays import NONE, Ints, repeated
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
 
@@ -37,6 +37,8 @@ def input_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
         json_code[ranges.json.codes],
     )
     codes, names = factorize(np.array([*text_shapes, *json_shapes], object))
+    if len(names) == 1:
+        return repeated(0, len(ranges)), list(names)
     has_text_shapes = np.array([*(name != "" for name in text_shapes)], bool)[range_text]
     return codes[np.where(has_text_shapes, range_text, range_json + len(text_shapes))].astype(
         np.int64

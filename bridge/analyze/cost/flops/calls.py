@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.analyze.core.call_details import input_shapes
 from bridge.analyze.core.groups import Floats
 from bridge.importers.arrays import factorize
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, repeated, taken
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
 from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
@@ -163,12 +164,10 @@ def convolution_outputs(
     """
     names = attributed.capture.ranges.name
     gradient_position = names.per_text(lambda name: _gradient_position(parse(name).op))
-    result = np.full(len(shape), NONE)
-    if not (gradient_position != NONE).any():
-        return result, []
     forward = names.matching(lambda name: _is_convolution(parse(name).op))
-    if not forward.any():
-        return result, []
+    if not (gradient_position != NONE).any() or not forward.any():
+        return repeated(NONE, len(shape)), []
+    result = np.full(len(shape), NONE)
     nesting, forward_range = attributed.attribution.nesting, attributed.directions.forward
     node = np.flatnonzero((gradient_position[nesting.range] != NONE) & (forward_range != NONE))
     row = nesting.range[node]
@@ -279,8 +278,8 @@ class RangeCosts:
         shape, shapes = input_shapes(attributed)
         output_code, outputs = convolution_outputs(attributed, shape, shapes)
         name, details = ranges.name.codes, ranges.json.codes
-        keys = [column[rows] for column in (name, shape, details, output_code)]
-        code, firsts = _distinct(keys)
+        keys = [taken(column, rows) for column in (name, shape, details, output_code)]
+        code, firsts = number_groups(*keys)
         names, jsons = (list(ranges[c].texts) for c in ("name", "json"))
         result = [
             _cost(
@@ -298,13 +297,17 @@ class RangeCosts:
 
     @classmethod
     def _spread(cls, costs: list[Cost], place: Ints) -> RangeCosts:
+        def per_range(of_cost: Iterable[float], kind: type[Any]) -> NDArray[Any]:
+            values = np.array(of_cost, kind)
+            is_one = (values == values[0]).all()  # as in reports whose calls have no shapes
+            return np.broadcast_to(values[0], len(place)) if is_one else values[place]
+
         formula_of, formulas = factorize(np.array([cost.formula for cost in costs], object))
-        dtype = np.array([DTYPES.index(c.dtype) if c.dtype else NONE for c in costs], np.int64)
         return cls(
-            flops=np.array([cost.flops for cost in costs], np.float64)[place],
-            bytes=np.array([cost.bytes for cost in costs], np.float64)[place],
-            formula=formula_of.astype(np.int64)[place],
-            dtype=dtype[place],
+            flops=per_range([cost.flops for cost in costs], np.float64),
+            bytes=per_range([cost.bytes for cost in costs], np.float64),
+            formula=per_range(formula_of, np.int64),
+            dtype=per_range([DTYPES.index(c.dtype) if c.dtype else NONE for c in costs], np.int64),
             formulas=list(formulas),
         )
 
@@ -314,16 +317,6 @@ def _range_costs(
     attributed: AttributedCapture, options: CountOptions, _registered: tuple[Any, ...]
 ) -> RangeCosts:
     return RangeCosts.counted(attributed, options)
-
-
-def _distinct(keys: list[Ints]) -> tuple[Ints, Ints]:
-    """Return a code per row, and the first row of each code."""
-    code = np.zeros(len(keys[0]), np.int64)
-    for key in keys:
-        code = factorize(code * (int(key.max(initial=0)) + 2) + key + 1)[0]
-    firsts = np.zeros(int(code.max(initial=NONE)) + 1, np.int64)
-    firsts[code[::-1]] = np.arange(len(code))[::-1]
-    return code, firsts
 
 
 def _cost(

@@ -51,6 +51,24 @@ def test_a_union_goes_on_from_block_to_block(rows, block):
         assert busy_time(*columns(rows), GROUPS).tolist() == expected
 
 
+@pytest.mark.slow
+@given(rows=grouped, block=strategies.integers(1, 4), one=strategies.booleans())
+@example(rows=[(0, 0, 9), (0, 1, 2), (0, 3, 12), (1, 0, 2)], block=2, one=False)
+def test_unions_are_what_is_covered_whatever_the_blocks(rows, block, one):
+    """Each group's pieces cover the instants that its intervals do, and no two of them touch."""
+    group, start, end = columns(rows)
+    if one:
+        group = np.broadcast_to(np.int64(3), len(rows))
+    with mock.patch.object(arrays, "BLOCK", block):
+        found = arrays.unions(group, start, end)
+    pieces = [*zip(*(column.tolist() for column in found), strict=True)]
+    assert pieces == sorted(pieces)
+    instants = [(owner, at) for owner, first, last in pieces for at in range(first, last + 1)]
+    assert len(instants) == len(set(instants))
+    covered = {(g, at) for g, s, e in zip(group, start, end, strict=True) for at in range(s, e)}
+    assert {(owner, at) for owner, first, last in pieces for at in range(first, last)} == covered
+
+
 @pytest.mark.parametrize("far", [0, 1 << 60, -(1 << 61)])
 def test_unions_of_groups_far_apart(far):
     """Shifted beside each other, so far groups would not fit into 64 bits."""

@@ -22,7 +22,7 @@ from bridge.analyze.run.account import (
 )
 from bridge.analyze.run.causes.gaps import gaps_in
 from bridge.analyze.run.host_time import ENDED, KIND, NO_CALL, NOT_BEGUN, HostTime, host_time
-from bridge.analyze.run.idle.causes import UNKNOWN, WORDS, idle_times
+from bridge.analyze.run.idle.causes import UNKNOWN, WORDS, times_of_causes
 from bridge.analyze.run.parts import LoopPart, Parts, Times, bounding_gpu, first_work, is_warm_up
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -117,7 +117,7 @@ def _on_gpu(attributed: AttributedCapture, gpu: int, span: Span, count: int) -> 
 def _idle(attributed: AttributedCapture, gpu: int, span: Span) -> Iterator[Cost]:
     """Yield the causes of the idle time of a GPU within a span, with the op that has most of each."""
     names = ["", *folded_ops(attributed.ops)]
-    times = np.roll(idle_times(attributed, gaps_in(attributed, gpu, span)), 1, axis=1)
+    times = np.roll(times_of_causes(attributed, gaps_in(attributed, gpu, span)), 1, axis=1)
     for cause, of_op in zip(WORDS, times, strict=True):
         time, most = int(of_op.sum()), int(np.argmax(of_op))
         if time and cause != UNKNOWN:

@@ -172,9 +172,12 @@ def no_device_work(attributed: AttributedCapture) -> NoDeviceWork | None:
 def _idle_causes(attributed: AttributedCapture) -> tuple[IdleCause, ...]:
     """Return the time of each cause of idleness in each op, which add up to the idle time of the account."""
     from bridge.analyze.run.causes.gaps import idle_gaps
-    from bridge.analyze.run.idle.causes import WORDS, idle_times  # the busy share needs no causes
+    from bridge.analyze.run.idle.causes import (  # the busy share needs no causes
+        WORDS,
+        times_of_causes,
+    )
 
-    ops, time = [*attributed.ops, ""], idle_times(attributed, idle_gaps(attributed))
+    ops, time = [*attributed.ops, ""], times_of_causes(attributed, idle_gaps(attributed))
     cause, op = np.nonzero(time)
     return tuple(
         IdleCause(WORDS[c], ops[o], ns)

@@ -181,7 +181,7 @@ def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
     )
 
 
-def idle_times(attributed: AttributedCapture, gaps: Gaps) -> Ints:
+def times_of_causes(attributed: AttributedCapture, gaps: Gaps) -> Ints:
     """Return the time of some gaps by cause, a row per entry of `WORDS`, and op; the last column is for no op.
 
     Gaps are taken some at a time, so that their pieces are never all in memory.

@@ -140,9 +140,12 @@ class Summary:
         accounted, parts = attributed.accounted, Parts.of_run(attributed)
         ranks = several_ranks(attributed)
         has_costs = parts is not None and not hides_causes(failures(attributed))
+        # Before the causes of idle time, whose graph takes as much memory as all else.
+        iterations, filled = _iterations(attributed), _filled(attributed)
+        mfu = _mfu(attributed) if is_judged else -1.0
         return cls(
             use=_use(attributed),
-            iterations=_iterations(attributed),
+            iterations=iterations,
             ops=_largest_ops(attributed),
             gpu_ns=int(attributed.duration[accounted].sum()),
             ranges=len(attributed.capture.ranges),
@@ -157,10 +160,10 @@ class Summary:
             profiler=profilers(attributed.capture.facts),
             parts=parts.lengths if parts else {},
             costs=Costs.of(attributed, parts) if parts and has_costs else None,
-            filled=_filled(attributed),
+            filled=filled,
             failures=failures(attributed),
             rates=rates(attributed.capture),
-            mfu=_mfu(attributed) if is_judged else -1.0,
+            mfu=mfu,
             ranks=tuple(ranks.rows.records()) if ranks else (),
             rank_totals=ranks.totals if ranks else {},
         )

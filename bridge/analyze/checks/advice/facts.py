@@ -138,7 +138,7 @@ class Evidence:
         result[process[rows]] = start[rows]
         return result
 
-    def in_iterations(self, points: Ints) -> Flags:
+    def in_iterations(self, points: Integers) -> Flags:
         """Return whether the time before each point of the graph begins within iterations, or with work of any."""
         return self.times_in_iterations(self.run.graph.time[points] - self.run.graph.delay[points])
 

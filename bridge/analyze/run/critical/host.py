@@ -58,7 +58,7 @@ class HostPoints:
     node: Rows
     system: Rows
     launch: Rows
-    returned: Ints
+    returned: Rows
     released: Rows
     handed: Rows
     begun: Rows
@@ -94,7 +94,7 @@ class HostPoints:
             node=_latest(open_nodes, np.concatenate((ends, starts)), len(time)),
             system=_latest(open_system, np.concatenate((closes, opens)), len(time)),
             launch=lookup(of_calls, calls.launch),
-            returned=lookup(of_calls, calls.returned).astype(np.int64),
+            returned=lookup(of_calls, calls.returned),
             released=of_calls[calls.released],
             handed=handed.copy(),  # not a view, which would keep the places of all points
             begun=begun.copy(),

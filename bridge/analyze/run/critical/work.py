@@ -27,6 +27,7 @@ from bridge.join.arrays import (
     number_groups,
     order_by,
     repeated,
+    taken,
 )
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
@@ -186,7 +187,7 @@ class Work:
     @cached_property
     def gpu(self) -> Ints:
         """The GPU of each activity, a position in `Devices`."""
-        return Devices.of_report(self.attributed).gpu[self.row]
+        return taken(Devices.of_report(self.attributed).gpu, self.row)
 
     @cached_property
     def of_others(self) -> Flags:

@@ -477,6 +477,8 @@ def _waits_for_data(run: Run) -> Flags:
         for name in names.texts
     ]
     may = np.array([*(np.array(waits, bool) & ~np.array(serves, bool)), False], bool)
+    if not may.any():
+        return np.zeros(len(host.time), bool)
     name = lookup(names.codes, host.system)
     result: Flags = (
         may[name] & (host.call == NONE) & (run.graph.cross[run.hosts :][: len(name)] == NONE)

@@ -148,7 +148,8 @@ def _of_workers(source: ReportInput, request: TableRequest, listener: Listener) 
 
     _refuse(source.needing_rows(request), "reports apart")
     LOG.debug("workers answer: %s", source.workers.workers)
-    return _combined(source.workers, source, part_request(request), request.by, listener)
+    part = part_request(request)
+    return _combined(source.workers, source, part, by=request.by, listener=listener)
 
 
 def _in_windows(
@@ -171,7 +172,7 @@ def _in_windows(
     _refuse(source.needing_rows(request), what, "without --memory-limit it works")
     LOG.debug("windows of time answer: the reports need more than the limit of memory")
     part = windowed_request(request)
-    return _combined(source.workers.alone(), source, part, request.by, listener)
+    return _combined(source.workers.alone(), source, part, by=request.by, listener=listener)
 
 
 def _combined(

@@ -338,7 +338,7 @@ class Database:
             leaves = self.leaves.get(query.table) or bounded_leaves(file, stored.root)
             if self.immutable:  # else it may grow
                 self.leaves[query.table] = leaves
-            return pages_of(file, stored, [*query.values.values()], query.rows, leaves)
+            return pages_of(file, stored, [*query.values.values()], rows=query.rows, leaves=leaves)
         except Unreadable as error:
             LOG.debug("%s: through SQLite, as its pages have %s", query.table, error)
             return None

@@ -23,7 +23,15 @@ from bridge.analyze.tables.build import arranged
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.merging import PartialTable, Wholes, batches, merge_all, merge_tables, unpacked
+from bridge.scale.merging import (
+    Part,
+    PartialTable,
+    Wholes,
+    batches,
+    merge_all,
+    merge_tables,
+    unpacked,
+)
 from bridge.scale.requests import (
     OF_ONE_REPORT,
     REPORT,
@@ -34,7 +42,6 @@ from bridge.scale.requests import (
     part_name,
 )
 from bridge.scale.spool import KeptTables
-from bridge.scale.task import Part
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,12 +17,12 @@ import numpy as np
 from bridge.importers.arrays import factorize
 from bridge.importers.records import record
 from bridge.join.arrays import Ints, number_groups, order_by
-from bridge.scale.task import Part
 
 Labels = Mapping[str, np.ndarray]
 
 
 Wholes = Mapping[str, int]
+Part = Mapping[str, bytes]  # packed tables by name
 
 
 @record

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Protocol
 
-from bridge.scale.task import Part
+from bridge.scale.merging import Part
 
 IN_MEMORY = 64 << 20  # bytes
 
@@ -29,8 +30,11 @@ class Spool:
     """Tables as workers sent them."""
 
     def __init__(self, parts: Mapping[int, Part] | None = None) -> None:
-        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY, prefix="bridge-")  # noqa: SIM115
-        weakref.finalize(self, self._file.close)  # it is gone from the disk then
+        opened = ExitStack()
+        self._file = opened.enter_context(
+            tempfile.SpooledTemporaryFile(IN_MEMORY, prefix="bridge-")
+        )
+        weakref.finalize(self, opened.close)  # the file is gone from the disk then
         self._places: dict[int, dict[str, tuple[int, int]]] = {}
         for place, tables in (parts or {}).items():
             self.add(place, tables)

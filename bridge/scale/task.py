@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +11,10 @@ from bridge.importers.remote import Location, Url
 
 if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions
+    from bridge.scale.merging import Part
     from bridge.scale.requests import PartRequest
 
-Part = Mapping[str, bytes]  # packed tables by name
+LOG = logging.getLogger("bridge.scale")
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,9 @@ class Merge:
         """The name of the task in the log."""
         return f"tables of {len(self.parts)} parts"
 
-    def lost(self, why: str) -> Merged:  # noqa: ARG002 - nobody need know
+    def lost(self, why: str) -> Merged:
         """Return the outcome where workers died of it: its parts, which whoever asks for the result merges."""
+        LOG.debug("%s: left as they are: %s", self.called, why)
         return Merged(self.level, self.number, self.parts)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bridge.scale.task import Merge, Part
+from bridge.scale.merging import Part
+from bridge.scale.task import Merge
 
 FAN = 8  # children of a node; as many parts are left to whoever asks for the result
 

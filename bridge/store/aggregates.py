@@ -24,7 +24,7 @@ from bridge.importers.records import record
 from bridge.knowledge.package import VERSION
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
-from bridge.scale.task import Part
+from bridge.scale.merging import Part
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
 from bridge.store.loading import facts_of
 from bridge.store.runs import delete_unfinished, get_row

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from bridge.join.options import AttributionOptions
 from bridge.scale import pool, tree
 from bridge.scale.loading import Workers, run, tasks_of
+from bridge.scale.merging import Part
 from bridge.scale.requests import mergeable, whole_tables
-from bridge.scale.task import Merge, Merged, Part, Work
+from bridge.scale.task import Merge, Merged, Work
 from bridge.scale.tree import FAN, Tree
 from fleet.reports import several
 

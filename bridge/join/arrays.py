@@ -228,8 +228,8 @@ def busy_time_by_clock(group: Ints, clock: Ints, start: Ints, end: Ints, groups:
 def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Return group, start and end of the disjoint intervals of each group's union, sorted."""
     order = None if is_sorted(group, start) else order_by(group, start)
-    narrow = each(lambda column: column.astype(np.min_scalar_type(-column.max(initial=1))), group)
-    columns = narrow, start, end
+    kind = np.min_scalar_type(-int(group.max(initial=0)) - 1)  # signed, as wide as the last group
+    columns = each(lambda column: column.astype(kind), group), start, end
     last = [column[:0] for column in columns]  # the piece that the next block may prolong
     blocks: tuple[list[NDArray[Any]], ...] = ([], [], [])
     for first in range(0, len(start), BLOCK):

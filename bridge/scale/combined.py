@@ -198,13 +198,14 @@ class CombinedReport:
             raise ValueError(f"{self.called}: no table {name!r} is kept; {HINT}")
         if not is_of_reports(by):
             is_merged = self.merged and name in self.merged[0]
-            kept = [part[name] for part in self.merged] if is_merged else self.tables.each(name)
-            yield _placed(merge_all(map(unpacked, kept)), by, "", several=False)
+            kept = (unpacked(part[name]) for part in self.merged if is_merged)
+            merged = merge_all(kept if is_merged else self.tables.each(name))
+            yield _placed(merged, by, "", several=False)
             return
         files = self._files
         parts = (
-            _placed(unpacked(data), by, file, several=len(files) > 1)
-            for data, file in zip(self.tables.each(name), files, strict=True)
+            _placed(table, by, file, several=len(files) > 1)
+            for table, file in zip(self.tables.each(name), files, strict=True)
         )
         apart = not OF_ONE_REPORT.isdisjoint(dimensions_of(by))
         for batch in batches(parts):

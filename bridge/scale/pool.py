@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -78,9 +79,17 @@ def _computed(dask: Any, tasks: Waiting, cluster: Any) -> Iterator[Outcome]:
 
 
 def _submitted(client: Any, tasks: Waiting) -> dict[Any, Task | Merge]:
-    """Submit all tasks that wait; return them by their futures."""
+    """Submit all tasks that wait, merges before reports; return them by their futures."""
     some = [tasks.popleft() for _ in range(len(tasks))]
-    return dict(zip(client.map(run_on_dask, some, pure=False), some, strict=True)) if some else {}
+    found: dict[Any, Task | Merge] = {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")  # of tables, as they must
+        for priority, kind in enumerate((Task, Merge)):
+            own = [task for task in some if isinstance(task, kind)]
+            if own:
+                futures = client.map(run_on_dask, own, pure=False, priority=priority)
+                found.update(zip(futures, own, strict=True))
+    return found
 
 
 def _ready(client: Any) -> None:
@@ -190,6 +199,7 @@ def _outcomes(waiting: Waiting, workers: int, start: Callable[[], Worker]) -> It
                 del busy[ready]
                 if result is not None:
                     idle.append(worker)
+                    died.pop(id(task), None)
                     yield result
                     continue
                 ending = worker.end()

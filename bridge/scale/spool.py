@@ -1,25 +1,25 @@
-"""The tables of each report, kept until somebody asks for them: in memory, or if there are many in a temporary file."""
+"""The tables of each report, kept in a temporary file until somebody asks for them: together they may be large."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
-from bridge.scale.merging import Part
-
-IN_MEMORY = 64 << 20  # bytes
+from bridge.output import OutputError
+from bridge.scale.merging import Part, PartialTable, unpacked
 
 
 class KeptTables(Protocol):
-    """Packed tables of several reports, by place and name."""
+    """Tables of several reports, by place and name."""
 
     def names(self) -> frozenset[str]:
-        """Return the tables that all reports have."""
+        """Return the names of the tables that all reports have."""
 
-    def each(self, name: str) -> Iterator[bytes]:
+    def each(self, name: str) -> Iterator[PartialTable]:
         """Yield a table of every report, in the order of their places."""
 
     def of(self, place: int) -> Part:
@@ -30,33 +30,48 @@ class Spool:
     """Tables as workers sent them."""
 
     def __init__(self, parts: Mapping[int, Part] | None = None) -> None:
-        opened = ExitStack()
-        self._file = opened.enter_context(
-            tempfile.SpooledTemporaryFile(IN_MEMORY, prefix="bridge-")
-        )
-        weakref.finalize(self, opened.close)  # the file is gone from the disk then
+        try:
+            self._file, name = tempfile.mkstemp(prefix="bridge-")
+            Path(name).unlink()  # the file lasts until it is closed
+        except OSError as error:
+            raise _refused(error) from error
+        weakref.finalize(self, os.close, self._file)
+        self._end = 0
         self._places: dict[int, dict[str, tuple[int, int]]] = {}
         for place, tables in (parts or {}).items():
             self.add(place, tables)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spool, ({place: self.of(place) for place in self._places},)
+
     def add(self, place: int, tables: Part) -> None:
-        """Keep the tables of a report."""
-        at = self._file.seek(0, 2)
+        """Keep the tables of a report. Raises OutputError if there is no room for them."""
         places = self._places[place] = {}
         for name, data in tables.items():
-            self._file.write(data)
-            places[name] = at, len(data)
-            at += len(data)
+            places[name] = self._end, len(data)
+            left = memoryview(data)
+            while left:
+                try:
+                    written = os.pwrite(self._file, left, self._end)
+                except OSError as error:
+                    raise _refused(error) from error
+                left, self._end = left[written:], self._end + written
 
     def names(self) -> frozenset[str]:
         return frozenset.intersection(*map(frozenset, self._places.values()))
 
-    def each(self, name: str) -> Iterator[bytes]:
-        return (self._read(*self._places[place][name]) for place in sorted(self._places))
+    def each(self, name: str) -> Iterator[PartialTable]:
+        return (unpacked(self._read(*self._places[place][name])) for place in sorted(self._places))
 
     def of(self, place: int) -> Part:
         return {name: self._read(*at) for name, at in self._places[place].items()}
 
     def _read(self, at: int, size: int) -> bytes:
-        self._file.seek(at)
-        return self._file.read(size)
+        return os.pread(self._file, size, at)  # at any place, so that threads do not meet
+
+
+def _refused(error: OSError) -> OutputError:
+    folder = tempfile.gettempdir()
+    return OutputError(
+        f"{folder}: {error.strerror}; TMPDIR names another folder for temporary files"
+    )

@@ -24,7 +24,7 @@ from bridge.importers.records import record
 from bridge.knowledge.package import VERSION
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
-from bridge.scale.merging import Part
+from bridge.scale.merging import Part, PartialTable, unpacked
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
 from bridge.store.loading import facts_of
 from bridge.store.runs import delete_unfinished, get_row
@@ -214,14 +214,16 @@ class StoredTables:
 
     def names(self) -> frozenset[str]:
         sql = (
-            "SELECT [table] FROM aggregates WHERE run = :run GROUP BY [table]"
+            f"SELECT [table] FROM {OF_REPORTS} GROUP BY [table]"
             " HAVING count(*) = (SELECT count(*) FROM reports WHERE run = :run)"
         )
         return frozenset(name for (name,) in self._rows(sql))
 
-    def each(self, name: str) -> Iterator[bytes]:
-        sql = "SELECT data FROM aggregates WHERE run = :run AND [table] = :of ORDER BY report"
-        return (data for (data,) in self._rows(sql, name))
+    def each(self, name: str) -> Iterator[PartialTable]:
+        sql = f"SELECT data FROM {OF_REPORTS} AND [table] = :of ORDER BY report"
+        with refusing_damage(self.path, self.run):
+            for (data,) in self._rows(sql, name):
+                yield unpacked(data)
 
     def of(self, place: int) -> Part:
         sql = "SELECT [table], data FROM aggregates WHERE run = :run AND report = :of"
@@ -230,6 +232,9 @@ class StoredTables:
     def _rows(self, sql: str, of: str | int = "") -> Iterator[tuple[Any, ...]]:
         with open_store(self.path) as database, refusing_damage(self.path, self.run):
             yield from database.execute(sql, {"run": self.run, "of": of})
+
+
+OF_REPORTS = "aggregates JOIN reports USING (run, report) WHERE run = :run"
 
 
 def _saved(report: CombinedReport, path: Path, identity: str, tables: list[str], rules: str) -> int:

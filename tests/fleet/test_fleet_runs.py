@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command import assert_misused, assert_refused, bridge, done, table_in
+from made_reports import changed
 
 import bridge as library
 from bridge import store
@@ -86,6 +87,28 @@ def test_the_summaries_are_there_for_people(stored):
         count = db.execute("SELECT sum(count) FROM op_kernel_summary WHERE run = 1").fetchone()[0]
         assert db.execute("SELECT count(*) FROM activities").fetchone() == (0,)
     assert count == library.load(*sorted(stored.rglob("*.sqlite"))).by("op-kernel")["count"].sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        ("UPDATE aggregates SET report = 9 WHERE report = 0", "no table 'op' is kept"),
+        ("UPDATE aggregates SET data = x'00' WHERE report = 0", "damaged aggregates"),
+        ("UPDATE aggregates SET data = NULL WHERE report = 0", "damaged aggregates"),
+    ],
+    ids=["of another report", "cut", "none"],
+)
+def test_a_table_of_a_report_that_somebody_changed_is_no_other_figure(
+    stored, attack, said, tmp_path
+):
+    db = tmp_path / "changed.db"
+    shutil.copy(stored / "bridge.db", db)
+    changed(db, attack)
+    refused = bridge("report", "--db", db, "--by", "op")
+    assert refused.exit_code
+    assert not refused.stdout
+    assert said in refused.stderr
 
 
 @pytest.mark.slow

@@ -69,6 +69,15 @@ def test_unions_are_what_is_covered_whatever_the_blocks(rows, block, one):
     assert {(owner, at) for owner, first, last in pieces for at in range(first, last)} == covered
 
 
+@pytest.mark.parametrize("groups", [127, 128, 129, 130, 32_767, 32_768, 32_769])
+def test_groups_keep_their_numbers(groups):
+    """The last numbers that fit into narrow integers, and those behind them."""
+    group = np.arange(groups)
+    owner, start, end = arrays.unions(group, group * 10, group * 10 + 5)
+    assert owner.tolist() == group.tolist()
+    assert (end - start).tolist() == [5] * groups
+
+
 @pytest.mark.parametrize("far", [0, 1 << 60, -(1 << 61)])
 def test_unions_of_groups_far_apart(far):
     """Shifted beside each other, so far groups would not fit into 64 bits."""

@@ -357,6 +357,7 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
         attributed.capture.activities,
     )
     node = int(attribution.node[row])
+    owner = NONE if node == NONE else int(attribution.nesting.range[node])
     reason, rule = (
         list(REASONS)[int(attribution.reason[row])],
         list(RULES)[int(attribution.rule[row])],
@@ -376,7 +377,7 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
         **{c: int(activities[c][row]) for c in numbers},
         call=places[0],
         captured=places[1],
-        owner=_owner(attributed, int(attribution.range[row]), places),
+        owner=_owner(attributed, owner, places),
         op="" if node == NONE else attributed.ops[int(attributed.node_op[node])],
         rule=rule,
         rule_text=RULES[rule],

@@ -59,7 +59,8 @@ def sorted_in_groups(group: Ints, values: Ints, size: Ints) -> Ints:
     span = int(values.max(initial=0)) - lowest_value + 1
     if len(size) * span + abs(lowest_value) >= 1 << 62:
         return values[order_by(group, values)]
-    shifted = group * span  # the groups one after another on one axis: a sort in place suffices
+    # The groups one after another on one axis: a sort in place suffices.
+    shifted = group.astype(np.int64, copy=False) * span
     shifted += values
     shifted.sort()
     shifted -= np.repeat(np.arange(len(size)) * span, size)

@@ -116,10 +116,10 @@ def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
             return launch_value
         return np.where(launch == NONE, own, launch_value)
 
-    attribution = attributed.attribution
+    node = attributed.attribution.node[rows]
     return Events(
-        range=attribution.range[rows],
-        node=attribution.node[rows],
+        range=lookup(attributed.attribution.nesting.range, node),
+        node=node,
         launch=launch,
         activity=rows,
         column=column,

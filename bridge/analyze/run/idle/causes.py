@@ -390,9 +390,9 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
 
 def _with_annotations(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces, those of host code without the part that annotations took."""
-    is_code = np.isin(pieces.cause, (CODE[OP], CODE[HOST]))
     if run.annotating is None:
         return pieces
+    is_code = np.isin(pieces.cause, (CODE[OP], CODE[HOST]))
     length, delay = pieces.end - pieces.start, run.with_locks.delay_of(pieces.point)
     part = run.annotating[pieces.point] * (length / np.maximum(delay, 1))
     taken = np.where(is_code, np.minimum(np.rint(part).astype(np.int64), length), 0)

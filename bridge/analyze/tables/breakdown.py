@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,10 +77,11 @@ class _Rows:
         )
         of_listed, node_group, of_counted = coded.codes
         range_group = scatter(of_listed, ranges, len(attributed.op))
-        own_group = scatter(of_counted, activities, len(attributed.node))
-        activity_group = np.where(
-            attributed.node == NONE, own_group, lookup(node_group, attributed.node)
-        )
+        activity_group = lookup(node_group, attributed.node)
+        outside = attributed.node[activities] == NONE
+        activity_group[activities[outside]] = of_counted[outside]
+        coded = replace(coded, codes=())  # what follows needs their memory
+        del of_listed, of_counted, ranges, activities
         groups = range_columns.Groups(
             attributed=attributed,
             count=coded.size,

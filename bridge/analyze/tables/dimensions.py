@@ -30,7 +30,7 @@ from bridge.importers.arrays import factorize, lookup, scatter
 from bridge.importers.frames import key_codes
 from bridge.importers.records import record
 from bridge.importers.texts import unique_names
-from bridge.join.arrays import NONE, Integers, Ints, number_groups
+from bridge.join.arrays import NONE, Integers, Ints, number_groups, repeated
 from bridge.join.attributed import DIRECTIONS, AttributedCapture
 from bridge.join.nesting import Nesting, inherited
 
@@ -81,7 +81,7 @@ def range_events(attributed: AttributedCapture, rows: Ints) -> Events:
     """Return the ranges of these rows as events."""
     ranges = attributed.capture.ranges
     node = attributed.attribution.nesting.first_nodes(len(ranges))[rows]
-    none = np.full(len(rows), NONE)
+    none = repeated(NONE, len(rows))
     return Events(
         range=rows, node=node, launch=none, activity=none, column=lambda c: ranges[c][rows]
     )
@@ -90,7 +90,7 @@ def range_events(attributed: AttributedCapture, rows: Ints) -> Events:
 def node_events(attributed: AttributedCapture) -> Events:
     """Return the nodes of the nesting (ranges, or pieces of a range) as events."""
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
-    none = np.full(len(nesting), NONE)
+    none = repeated(NONE, len(nesting))
     nodes = np.arange(len(nesting))
     return Events(
         range=nesting.range,
@@ -130,7 +130,7 @@ def launch_events(attributed: AttributedCapture, rows: Ints) -> Events:
     """Return the API calls of these rows as events."""
     launches, node = attributed.capture.launches, attributed.launch_node[rows]
     range_row = lookup(attributed.attribution.nesting.range, node)
-    none = np.full(len(rows), NONE)
+    none = repeated(NONE, len(rows))
     return Events(
         range=range_row, node=node, launch=rows, activity=none, column=lambda c: launches[c][rows]
     )

@@ -72,13 +72,14 @@ def test_a_ratio_that_grew_is_said(tmp_path):
     file = tmp_path / "history.csv"
     history.record(file, 1000, {"import": (4.0, 1e9), "trace": (3.0, 1e9)}, "as it was")
     history.record(file, 1000, {"import": (2.0, 1e9)}, "faster")
+    history.record(file, 1000, {"import": (1.9, 1e9)}, "on another machine")
     history.record(file, 9000, {"import": (9.0, 1e9)}, "of another size")
     assert file.read_text().splitlines()[0] == "date,kernels,job,ratio,peak_mb,what"
     before = history.newest(file, 1000)
     assert before == {"import": 2.0, "trace": 3.0}
-    assert history.grown({"import": (2.3, 0), "trace": (3.4, 0)}, before) == []
-    assert history.grown({"import": (2.31, 0)}, before) == [
-        "import: 2.31 × the bare read, 2.00 × before"
+    assert history.grown({"import": (2.5, 0), "trace": (3.7, 0)}, before) == []
+    assert history.grown({"import": (2.51, 0)}, before) == [
+        "import: 2.51 × the bare read, 2.00 × before"
     ]
     assert history.grown({"view": (1.0, 0)}, before) == ["view: not in the history; record it"]
 

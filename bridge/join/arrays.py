@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +28,7 @@ def stable_order(key: Integers) -> Ints:
     return np.argsort(key, kind="stable")
 
 
-def order_by(*keys: Ints) -> Ints:
+def order_by(*keys: Integers) -> Ints:
     """Return the order that sorts rows by the first key, then by each further key, then by row."""
     if is_sorted(*keys):
         return np.arange(len(keys[0]))
@@ -40,7 +40,7 @@ def order_by(*keys: Ints) -> Ints:
     return order
 
 
-def is_sorted(*keys: Ints) -> bool:
+def is_sorted(*keys: Integers) -> bool:
     """Return whether rows are sorted by the first key, then by each further key.
 
     Stops at the first key that shows that they are not.
@@ -63,9 +63,16 @@ def outer_first_order(track: Ints, start: Ints, end: Ints) -> Ints:
 def unless_outer_first(track: Ints, start: Ints, end: Ints) -> Ints | None:
     """Return `outer_first_order`, None if rows are in that order."""
     order = None if is_sorted(track, start) else order_by(track, start)
-    track_sorted, start_sorted = (key if order is None else key[order] for key in (track, start))
-    same = (track_sorted[1:] == track_sorted[:-1]) & (start_sorted[1:] == start_sorted[:-1])
-    return order_by(track, start, -end) if same.any() else order
+    track, start = (key if order is None else taken(key, order) for key in (track, start))
+    same = np.zeros(len(start) + 1, bool)  # as the row before
+    same[1:-1] = (track[1:] == track[:-1]) & (start[1:] == start[:-1])
+    tied = np.flatnonzero(same[:-1] | same[1:])
+    rows = tied if order is None else order[tied]
+    keys = np.cumsum(~same[tied]), -end[rows]
+    if not is_sorted(*keys):
+        order = np.arange(len(start)) if order is None else order
+        order[tied] = rows[order_by(*keys)]
+    return order
 
 
 def distinct(numbers: Ints) -> Ints:
@@ -187,7 +194,12 @@ def at_rows(values: Ints, rows: Ints, count: int) -> Ints:
 # -- Unions of intervals per group
 
 
-BLOCK = 1 << 18  # intervals processed at a time, so that intermediate arrays stay in the cache
+BLOCK = 1 << 18  # rows processed at a time, so that intermediate arrays stay in the cache
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    """Yield the slices of `BLOCK` rows of which a column consists."""
+    return (slice(first, min(first + BLOCK, rows)) for first in range(0, rows, BLOCK))
 
 
 def busy_time(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
@@ -231,15 +243,15 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     kind = np.min_scalar_type(-int(group.max(initial=0)) - 1)  # signed, as wide as the last group
     columns = each(lambda column: column.astype(kind), group), start, end
     last = [column[:0] for column in columns]  # the piece that the next block may prolong
-    blocks: tuple[list[NDArray[Any]], ...] = ([], [], [])
-    for first in range(0, len(start), BLOCK):
-        rows = slice(first, first + BLOCK) if order is None else order[first : first + BLOCK]
+    joined: tuple[list[NDArray[Any]], ...] = ([], [], [])
+    for block in blocks(len(start)):
+        rows = block if order is None else order[block]
         lasting = end[rows] > start[rows]
         pieces = _united(*map(np.append, last, (column[rows][lasting] for column in columns)))
         last = [column[-1:] for column in pieces]
-        for parts, column in zip(blocks, pieces, strict=True):
+        for parts, column in zip(joined, pieces, strict=True):
             parts.append(column[:-1])
-    owner, begin, stop = map(_joined, blocks, last)
+    owner, begin, stop = map(_joined, joined, last)
     is_one = is_single_value(group) and len(owner)
     return repeated(int(group[0]), len(owner)) if is_one else owner.astype(np.int64), begin, stop
 

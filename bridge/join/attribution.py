@@ -15,10 +15,20 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.importers.arrays import factorize, lookup, scatter
+from bridge.importers.arrays import lookup
 from bridge.importers.frames import key_codes
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    blocks,
+    order_by,
+    repeated,
+    run_edges,
+    stable_order,
+    taken,
+)
 from bridge.join.nesting import Nesting
 
 LOG = logging.getLogger("bridge.join")
@@ -32,26 +42,31 @@ DENSE = 8  # a table indexed by id may have this many times more entries than th
 def launch_of(process: Ints, correlation: Ints, calls: tuple[Ints, Ints, Ints]) -> Ints:
     """Return the row of the API call of each activity, or NONE.
 
-    ``calls`` holds process, correlation id and start of the calls. Of several calls with one key
-    the earliest counts, which is the outermost. Ids of 0 and below mean no call.
+    ``process`` is a code from 0 on. ``calls`` holds process, correlation id and start of the calls. Of several calls
+    with one key the earliest counts, which is the outermost. Ids of 0 and below mean no call.
     """
     call_process, ids, starts = calls
-    codes, distinct = factorize(np.concatenate((process, call_process)))
-    process, call_process = codes[: len(process)], codes[len(process) :]
+    result = np.full(len(process), NONE)
     if not len(ids) or not len(correlation):
-        return np.full(len(process), NONE)
+        return result
     low, high = int(ids.min()), int(ids.max())
-    if (high - low + 1) * len(distinct) > DENSE * len(ids) + 1_000_000:
-        return _launch_by_search(process, correlation, (call_process, ids, starts))
+    width, processes = high - low + 1, int(max(process.max(), call_process.max())) + 1
+    if width * processes > DENSE * len(ids) + 1_000_000:
+        return _launch_by_search(process, correlation, calls)
     # Ids are nearly consecutive, so a table is faster than sorting. The earliest call is written
     # last.
-    table = np.full((high - low + 1) * len(distinct), NONE)
+    table = np.full(width * processes, NONE)
     latest_first = stable_order(starts)[::-1]
-    valid = latest_first[ids[latest_first] > 0]
-    table[call_process[valid] * (high - low + 1) + ids[valid] - low] = valid
-    inside = (correlation > 0) & (correlation >= low) & (correlation <= high)
-    place = np.where(inside, process * (high - low + 1) + correlation - low, 0)
-    return np.where(inside, table[place], NONE)
+    for block in blocks(len(ids)):
+        rows = latest_first[block]
+        valid = rows[ids[rows] > 0]
+        table[call_process[valid] * width + ids[valid] - low] = valid
+    for block in blocks(len(process)):
+        wanted = correlation[block]
+        inside = (wanted > 0) & (wanted >= low) & (wanted <= high)
+        place = np.where(inside, process[block] * width + wanted - low, 0)
+        result[block] = np.where(inside, table[place], NONE)
+    return result
 
 
 def _launch_by_search(process: Ints, correlation: Ints, calls: tuple[Ints, Ints, Ints]) -> Ints:
@@ -180,13 +195,17 @@ def attribute(
     otherwise the op that launched it does.
     """
     launch = calls_of(activities.report, activities.process, activities.correlation, launches)
-    ops = np.flatnonzero(ranges.is_op)
+    ops = None if ranges.is_op.all() else np.flatnonzero(ranges.is_op)
+    report, thread, start, end = (
+        column if ops is None else taken(column, ops)
+        for column in (ranges.report, ranges.thread, ranges.start, ranges.end)
+    )
     stack, launch_stack, creation_stack = key_codes(
-        (ranges.report[ops], ranges.thread[ops]),
+        (report, thread),
         (launches.report, launches.thread),
         (creations.report, creations.thread),
     )
-    nesting = Nesting.of(stack, ranges.start[ops], ranges.end[ops], ops)
+    nesting = Nesting.of(stack, start, end, ops)
     invalid = (activities.end < activities.start) | (activities.end == 0)
     launched_in = _open_at(nesting, launch_stack, launches.start, np.where(invalid, NONE, launch))
     captured_in = _open_at(
@@ -231,10 +250,14 @@ def calls_of(report: Ints, process: Ints, correlation: Ints, launches: Launches)
 
 def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
     """Return the innermost node open at stack and time of ``rows``, NONE where a row is NONE."""
-    present = np.flatnonzero(rows != NONE)
-    if not len(present):
-        return np.broadcast_to(np.int64(NONE), len(rows))
-    return scatter(nesting.innermost(stack[rows[present]], time[rows[present]]), present, len(rows))
+    if not (rows != NONE).any():
+        return repeated(NONE, len(rows))
+    result = np.full(len(rows), NONE)
+    for block in blocks(len(rows)):
+        present = np.flatnonzero(rows[block] != NONE)
+        row = rows[block][present]
+        result[block][present] = nesting.innermost(stack[row], time[row])
+    return result
 
 
 # -- Where a node of a CUDA graph was captured: the call that created it, or the node that it copies

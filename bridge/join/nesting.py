@@ -22,6 +22,7 @@ from bridge.join.arrays import (
     NONE,
     Flags,
     Ints,
+    blocks,
     number_groups,
     order_by,
     run_edges,
@@ -71,25 +72,27 @@ class Nesting:
         Of two with the same interval the earlier row is outer, which is the order of their pushes.
         Raises TangledError if ranges cross too often.
         """
-        rows = np.arange(len(start)) if rows is None else rows
-        has_length = end > start
-        if not has_length.all():
-            stack, start, end, rows = (c[has_length] for c in (stack, start, end, rows))
+        if not (end > start).all():
+            lasting = np.flatnonzero(end > start)
+            stack, start, end = (taken(c, lasting) for c in (stack, start, end))
+            rows = lasting if rows is None else rows[lasting]
         order = unless_outer_first(stack, start, end)
         if order is not None:
-            stack, start, end, rows = (taken(c, order) for c in (stack, start, end, rows))
+            stack, start, end = (taken(c, order) for c in (stack, start, end))
+            rows = order if rows is None else rows[order]
+        rows = np.arange(len(start)) if rows is None else rows
         return cls._nested(stack, start, end, rows)
 
     @classmethod
     def _nested(cls, stack: Ints, start: Ints, end: Ints, rows: Ints) -> Nesting:
         crossed: list[Ints] = []
-        rank = np.arange(len(rows))
+        rank = np.arange(len(rows), dtype=np.int32)
         limit = MAX_PIECES[0] * len(rows) + MAX_PIECES[1]
         while len(crossed) < MAX_ROUNDS and len(rows) <= limit:
             parent = parents(stack, start, end)
+            crossing = np.flatnonzero((parent != NONE) & (end > end[parent]))
             # A piece that follows a cut lies in ranges that started after its own: these are cut first.
-            is_outer = (parent != NONE) & (rank[parent] < rank)
-            crossing = np.flatnonzero(is_outer & (end > end[parent]))
+            crossing = crossing[rank[parent[crossing]] < rank[crossing]]
             if not len(crossing):
                 cut = np.unique(np.concatenate([*crossed, np.empty(0, np.int64)]))
                 return cls(
@@ -101,10 +104,12 @@ class Nesting:
             cut_time, old_end = end[parent[crossing]], end[crossing]
             end = end.copy()  # it may be that of the ranges
             end[crossing] = cut_time
-            stack, rows, rank = (np.append(c, c[crossing]) for c in (stack, rows, rank))
+            stack, rows = (np.append(c, c[crossing]) for c in (stack, rows))
+            rank = np.append(rank, rank[crossing])
             start, end = np.append(start, cut_time), np.append(end, old_end)
             order = order_by(stack, start, rank)
-            stack, start, end, rows, rank = (c[order] for c in (stack, start, end, rows, rank))
+            stack, start, end, rows = (c[order] for c in (stack, start, end, rows))
+            rank = rank[order]
         raise TangledError(
             "ranges of one thread cross each other by the thousand; is the export damaged?"
         )
@@ -114,8 +119,10 @@ class Nesting:
 
     def innermost(self, stack: Ints, instant: Ints) -> Ints:
         """Return the innermost node open at each (stack, instant), or NONE."""
-        result = self._last_started(stack, instant)
-        self._leave_ended(result, instant)
+        result = np.empty(len(instant), np.int64)
+        for rows in blocks(len(instant)):  # in pieces that stay in the cache
+            result[rows] = self._last_started(stack[rows], instant[rows])
+            self._leave_ended(result[rows], instant[rows])
         return result
 
     def _leave_ended(self, nodes: Ints, instant: Ints) -> None:
@@ -197,14 +204,17 @@ class Nesting:
         result = np.full(len(instant), NONE)
         order = stable_order(stack)
         row_edges = run_edges(stack[order])
-        node_edges = run_edges(self.stack)
-        slices = {int(self.stack[a]): (a, b) for a, b in pairwise(node_edges)}
         for first, last in pairwise(row_edges):  # one iteration per stack
             rows = order[first:last]
-            a, b = slices.get(int(stack[rows[0]]), (0, 0))
+            a, b = self._nodes_of_stacks.get(int(stack[rows[0]]), (0, 0))
             place = a - 1 + np.searchsorted(self.start[a:b], instant[rows], side="right")
             result[rows] = np.where(place >= a, place, NONE)
         return result
+
+    @cached_property
+    def _nodes_of_stacks(self) -> dict[int, tuple[int, int]]:
+        """The first node of each stack, and the first one after it."""
+        return {int(self.stack[a]): (a, b) for a, b in pairwise(run_edges(self.stack).tolist())}
 
 
 def parents(stack: Ints, start: Ints, end: Ints) -> Ints:
@@ -215,11 +225,17 @@ def parents(stack: Ints, start: Ints, end: Ints) -> Ints:
     """
     candidate = np.arange(-1, len(start) - 1)
     candidate[run_edges(stack)[:-1]] = NONE
-    pending = np.flatnonzero(candidate != NONE)
+
+    def has_ended(rows: slice | Ints) -> Flags:
+        before = candidate[rows]
+        result: Flags = (before != NONE) & (end[before] <= start[rows])
+        return result
+
+    parts = [block.start + np.flatnonzero(has_ended(block)) for block in blocks(len(start))]
+    pending = np.concatenate([np.empty(0, np.int64), *parts])
     while len(pending):
-        pending = pending[end[candidate[pending]] <= start[pending]]
         candidate[pending] = candidate[candidate[pending]]
-        pending = pending[candidate[pending] != NONE]
+        pending = pending[has_ended(pending)]
     return candidate
 
 

@@ -15,7 +15,7 @@ from bridge.importers.query import Query
 from bridge.importers.records import record
 from bridge.importers.sqlite_columns import Columns, Database, ints_of
 from bridge.importers.texts import Texts
-from bridge.join.arrays import BLOCK, NONE, Integers, Ints, is_single_value
+from bridge.join.arrays import NONE, Integers, Ints, blocks, is_single_value
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.report import Report
@@ -123,8 +123,7 @@ class TableColumns:
 
     def blocks(self) -> Iterator[dict[str, Column]]:
         """Yield the columns of some rows at a time."""
-        for first in range(0, self.rows, BLOCK):
-            rows = slice(first, min(first + BLOCK, self.rows))
+        for rows in blocks(self.rows):
             yield {name: make(rows) for name, make in self.made.items()}
 
 

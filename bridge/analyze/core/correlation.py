@@ -12,7 +12,7 @@ import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Ints
+from bridge.join.arrays import NONE, Ints, blocks
 from bridge.join.attributed import AttributedCapture
 
 MIN_ROWS = 24  # activities of a file; fewer are not judged
@@ -48,13 +48,26 @@ class MatchCounts:
         cls, attributed: AttributedCapture, report: int, numbers: Ints | None = None
     ) -> MatchCounts:
         """Count in the file with this number; ``numbers`` are those of the activities' rows."""
+        calls = int(np.count_nonzero(attributed.capture.launches.report == report))
+        counts = cls(
+            calls, activities=0, matched=0, kernels=0, wrong=0, early=0, example=NO_EXAMPLE
+        )
+        for block in blocks(len(attributed.capture.activities)):
+            counts += cls._of_block(attributed, report, numbers, block)
+        return counts
+
+    @classmethod
+    def _of_block(
+        cls, attributed: AttributedCapture, report: int, numbers: Ints | None, block: slice
+    ) -> MatchCounts:
+        """Count in some of the activities, and no calls."""
         capture, launch = attributed.capture, attributed.attribution.launch
         activities, launches = capture.activities, capture.launches
-        ids = activities.correlation
-        is_of_file = activities.report == report
-        rows = np.flatnonzero(is_of_file & (ids != NONE) & (ids != 0))
+        ids = activities.correlation[block]
+        rows = np.flatnonzero((activities.report[block] == report) & (ids != NONE) & (ids != 0))
+        rows += block.start
         matched = rows[launch[rows] != NONE]
-        kernels = matched[activities.kind.among(frames.KERNEL)[matched]]
+        kernels = matched[activities.kind[matched].among(frames.KERNEL)]
         names = launches.name
         wrong = kernels[names[launch[kernels]].matching(_launches_nothing)]
         start = activities.start[matched]
@@ -65,7 +78,7 @@ class MatchCounts:
             first = int(np.argmin(number))
             example = (int(number[first]), names[launch[wrong[first]]])
         return cls(
-            calls=int(np.count_nonzero(launches.report == report)),
+            calls=0,
             activities=len(rows),
             matched=len(matched),
             kernels=len(kernels),

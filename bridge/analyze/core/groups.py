@@ -62,8 +62,10 @@ def sorted_in_groups(group: Ints, values: Ints, size: Ints) -> Ints:
     # The groups one after another on one axis: a sort in place suffices.
     shifted = group.astype(np.int64, copy=False) * span
     shifted += values
+    shifted -= lowest_value
     shifted.sort()
-    shifted -= np.repeat(np.arange(len(size)) * span, size)
+    shifted %= span
+    shifted += lowest_value
     return shifted
 
 

@@ -27,14 +27,15 @@ from bridge.importers.capture import Capture, Facts
 from bridge.importers.frames import Ranges
 from bridge.importers.records import record
 from bridge.join.arrays import (
-    BLOCK,
     NONE,
     Flags,
     Integers,
     Ints,
+    blocks,
     distinct,
     number_groups,
     repeated,
+    taken,
     unions,
 )
 from bridge.join.attributed import AttributedCapture, once
@@ -373,10 +374,10 @@ def covered_times(gpu: Ints, state: Integers, start: Ints, end: Ints, parts: lis
     total = np.zeros((len(STATES) + 2, len(parts)), np.int64)  # of all states before each one
     cover: tuple[Ints, ...] = ()  # the union of the states so far
     for number in range(len(STATES) + 1):
-        is_in = state == number
+        rows = np.flatnonzero(state == number)
         total[number + 1] = total[number]
-        if is_in.any():
-            own = (gpu, start, end) if is_in.all() else [c[is_in] for c in (gpu, start, end)]
+        if len(rows):
+            own = taken(gpu, rows), frames.pick(start, rows), frames.pick(end, rows)
             cover = unions(*map(np.append, cover, own) if cover else own)
             total[number + 1] = _time_within(cover, parts)
     result: Ints = np.diff(total, axis=0)
@@ -386,8 +387,8 @@ def covered_times(gpu: Ints, state: Integers, start: Ints, end: Ints, parts: lis
 def _time_within(intervals: tuple[Ints, ...], parts: list[Span]) -> Ints:
     """Return the length of the intervals of each owner, sorted and apart, within the part of the time of the owner."""
     total = np.zeros(len(parts), np.int64)
-    for first in range(0, len(intervals[0]), BLOCK):
-        some = [column[first : first + BLOCK] for column in intervals]
+    for rows in blocks(len(intervals[0])):
+        some = [column[rows] for column in intervals]
         owner, begin, stop = within_parts((some[0], some[1], some[2]), parts)
         np.add.at(total, owner, stop - begin)
     return total

@@ -63,12 +63,11 @@ class Groups:
     @property
     def time(self) -> Ints:
         """The time of each activity, in ns."""
-        return self.attributed.duration[self.rows]
+        return frames.pick(self.attributed.duration, self.rows)
 
     def ints(self, column: str) -> Ints:
         """Return an integer column of the activities."""
-        result: Ints = self.attributed.capture.activities[column][self.rows]
-        return result
+        return frames.pick(self.attributed.capture.activities[column], self.rows)
 
 
 def _sums(groups: Groups) -> Columns:

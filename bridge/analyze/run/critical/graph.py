@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from bridge.importers.records import record
-from bridge.join.arrays import BLOCK, NONE, Flags, Ints, Rows
+from bridge.join.arrays import NONE, Flags, Ints, Rows, blocks
 
 NEVER = np.iinfo(np.int64).min  # before all times
 
@@ -57,12 +57,12 @@ class Graph:
     def delay_of(self, points: Ints) -> Ints:
         """Return the `delay` of some points, without that of the others."""
         result = np.empty(len(points), np.int64)
-        for first in range(0, len(points), BLOCK):
-            here = points[first : first + BLOCK]
+        for rows in blocks(len(points)):
+            here = points[rows]
             by_cross = self.by_cross[here]
             before = here - (by_cross | self.chained[here])
             before[by_cross] = self.cross[here[by_cross]]
-            np.subtract(self.time[here], self.time[before], out=result[first : first + BLOCK])
+            np.subtract(self.time[here], self.time[before], out=result[rows])
         return result
 
     @cached_property

@@ -40,12 +40,12 @@ from bridge.importers.arrays import lookup, scatter
 from bridge.importers.frames import Names
 from bridge.importers.records import record
 from bridge.join.arrays import (
-    BLOCK,
     NONE,
     Flags,
     Integers,
     Ints,
     Rows,
+    blocks,
     number_groups,
     order_by,
     repeated,
@@ -188,8 +188,8 @@ def times_of_causes(attributed: AttributedCapture, gaps: Gaps) -> Ints:
     """
     run = Run.of_any(attributed.unselected or attributed)
     time = np.zeros((len(WORDS), len(attributed.ops) + 1), np.int64)
-    for first in range(0, len(gaps), BLOCK):
-        found = _found(run, gaps.take(slice(first, first + BLOCK)))
+    for rows in blocks(len(gaps)):
+        found = _found(run, gaps.take(rows))
         np.add.at(time, (found.cause, found.op), found.end - found.start)
     return time
 

@@ -133,6 +133,17 @@ def detached() -> Iterator[None]:
     emit.use(previous)
 
 
+@pytest.fixture(scope="module", params=["whole", "in blocks"])
+def rows_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Take the rows of a column at once, as those of small reports are, and in blocks of three."""
+    from bridge.join import arrays
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in blocks":
+            patch.setattr(arrays, "BLOCK", 3)
+        yield
+
+
 @pytest.fixture(scope="module")
 def names_as_recorded() -> Iterator[None]:
     """Show kernels as they are recorded, where a second witness knows no readable names."""

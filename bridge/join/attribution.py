@@ -42,17 +42,18 @@ DENSE = 8  # a table indexed by id may have this many times more entries than th
 def launch_of(process: Ints, correlation: Ints, calls: tuple[Ints, Ints, Ints]) -> Ints:
     """Return the row of the API call of each activity, or NONE.
 
-    ``process`` is a code from 0 on. ``calls`` holds process, correlation id and start of the calls. Of several calls
-    with one key the earliest counts, which is the outermost. Ids of 0 and below mean no call.
+    ``calls`` holds process, correlation id and start of the calls. Of several calls with one key
+    the earliest counts, which is the outermost. Ids of 0 and below mean no call.
     """
     call_process, ids, starts = calls
+    process, call_process = key_codes((process,), (call_process,))
     result = np.full(len(process), NONE)
     if not len(ids) or not len(correlation):
         return result
     low, high = int(ids.min()), int(ids.max())
     width, processes = high - low + 1, int(max(process.max(), call_process.max())) + 1
     if width * processes > DENSE * len(ids) + 1_000_000:
-        return _launch_by_search(process, correlation, calls)
+        return _launch_by_search(process, correlation, (call_process, ids, starts))
     # Ids are nearly consecutive, so a table is faster than sorting. The earliest call is written
     # last.
     table = np.full(width * processes, NONE)

@@ -16,6 +16,7 @@ from join.programs import CALL_IDS, Program, attributed, programs, raw
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("rows_at_a_time")
 @given(programs())
 def test_every_activity_gets_its_range_or_the_reason(program):
     joined = attributed(program)

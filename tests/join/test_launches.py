@@ -8,6 +8,8 @@ from witness.attribution import Activity, Call, launch_of
 
 from bridge.join import attribution
 
+pytestmark = pytest.mark.usefixtures("rows_at_a_time")
+
 FAR = 10**12  # ids this far apart fit into no table
 ids = st.sampled_from([-1, 0, 1, 2, 3, 4])
 keys = st.tuples(st.sampled_from([-5, 1, 9]), ids)

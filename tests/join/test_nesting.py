@@ -16,7 +16,7 @@ from bridge.join.nesting import Nesting, TangledError, inherited
 from bridge.join.paths import paths
 from join.compare import chain
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("rows_at_a_time")]
 
 
 intervals = st.lists(

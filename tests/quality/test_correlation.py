@@ -13,6 +13,8 @@ from bridge.analyze.core import correlation
 from bridge.importers.nsys import schema
 from bridge.report import join
 
+pytestmark = pytest.mark.usefixtures("rows_at_a_time")
+
 CALLS, STRINGS = schema.LAUNCHES.name, schema.STRINGS.name
 STEPS = 20
 MATCHED = STEPS * 6  # activities of a made report that have a call; STEPS more have none

@@ -15,11 +15,11 @@ from witness.causes import History, Walk
 import bridge.report
 from bridge.analyze.run.causes import causes, queue_times
 from bridge.analyze.run.causes.starving import idle_times
-from bridge.analyze.run.idle import causes as idle_causes
 from bridge.analyze.run.idle.causes import WORDS, find_causes, times_of_causes
 from bridge.analyze.run.idle.tables import by_gap, by_idle
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.host import by_launch
+from bridge.join import arrays
 from bridge.join.attributed import AttributedCapture
 from causes.histories import history_of, made, waits_and_others
 
@@ -107,7 +107,7 @@ def test_any_records(of):
     walk, found = Walk(joined, truth), find_causes(joined)
     summed = np.zeros((len(WORDS), len(joined.ops) + 1), np.int64)
     np.add.at(summed, (found.cause, found.op), found.length)
-    with mock.patch.object(idle_causes, "BLOCK", 2):
+    with mock.patch.object(arrays, "BLOCK", 2):
         assert times_of_causes(joined, found.gaps).tolist() == summed.tolist()
     gaps = {
         (gap.start, gap.end, (gap.ended_by or gap.before).gpu): gap for gap in truth.gaps_of_run

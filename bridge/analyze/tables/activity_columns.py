@@ -63,11 +63,12 @@ class Groups:
     @property
     def time(self) -> Ints:
         """The time of each activity, in ns."""
-        return frames.pick(self.attributed.duration, self.rows)
+        return self.attributed.duration[self.rows]
 
     def ints(self, column: str) -> Ints:
         """Return an integer column of the activities."""
-        return frames.pick(self.attributed.capture.activities[column], self.rows)
+        result: Ints = self.attributed.capture.activities[column][self.rows]
+        return result
 
 
 def _sums(groups: Groups) -> Columns:

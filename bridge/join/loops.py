@@ -38,7 +38,7 @@ from bridge.join.sequences import (
     issued_work,
     processes,
 )
-from bridge.join.steps import RANGE, REPETITION, Steps, in_order, numbered
+from bridge.join.steps import RANGE, REPETITION, Steps, numbered
 
 KINDS = ITERATIONS, EPOCHS, PARTS, OTHER = ("iterations", "epochs", "parts", "other")
 NO_RECURRENCE = "no work recurs three times in a row"
@@ -563,7 +563,7 @@ def _joined_ranks(evidence: Evidence, loops: Iterable[Loop]) -> list[Loop]:
 def _with_warm_up(evidence: Evidence, loops: list[Loop]) -> list[Loop]:
     """Return the loops with the numbers of their instances that are warm-up."""
     iterations = [loop.steps for loop in loops if loop.kind == ITERATIONS]
-    steps = in_order(Steps.concatenate([Steps.none(), *iterations]))
+    steps = Steps.concatenate([Steps.none(), *iterations])
     length, is_called = _lengths(evidence, steps), _in_warm_up(evidence.capture, steps)
     result = []
     for loop in loops:
@@ -628,7 +628,7 @@ def _with_named_warm_up(loops: list[Loop]) -> list[Loop]:
         for at, one in enumerate(result):
             is_next = one.kind == ITERATIONS and one.is_marked and one.start >= loop.end
             if is_next and set(one.steps.process.tolist()) == homes:
-                steps = in_order(Steps.concatenate([loop.steps, one.steps]))
+                steps = Steps.concatenate([loop.steps, one.steps])
                 result[at] = replace(one, steps=steps, warm_up=loop.count + one.warm_up)
                 result = [other for other in result if other is not loop]
                 break
@@ -653,7 +653,7 @@ def _tree(loops: list[Loop]) -> LoopTree:
     steps = [
         replace(loop.steps, loop=np.full(len(loop.steps), at)) for at, loop in enumerate(iterations)
     ]
-    whole = numbered(in_order(Steps.concatenate([Steps.none(), *steps])))
+    whole = numbered(Steps.concatenate([Steps.none(), *steps]))
     return LoopTree(tuple(result), whole, "" if iterations else _why_none(result))
 
 

@@ -89,7 +89,8 @@ def issued_work(
     own = launch[rows]
     last = max(int(issued[-1]) + 1, int(ran.max()))  # later waits are not for this work
     waits = _waits(capture, key)
-    called = capture.launches.end[own] if has_launches else ran
+    # A call that ends before its start takes a nanosecond: no instance may end before it has issued its work.
+    called = np.maximum(issued + 1, capture.launches.end[own]) if has_launches else ran
     called = np.append(NEVER, np.maximum.accumulate(called))
     waited = np.append(NEVER, np.maximum.accumulate(waits[1]))
     waited = waited[np.searchsorted(waits[0], np.append(issued, last))]

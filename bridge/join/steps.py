@@ -88,15 +88,16 @@ class Steps:
             loop=np.zeros(len(rows), np.int64),
             first=np.full(len(rows), NONE),
         )
-        return numbered(outermost(in_order(steps)))
+        return numbered(outermost(steps))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Steps]) -> Steps:
-        """Concatenate the steps of different processes."""
+        """Concatenate steps that do not overlap; an empty one comes before one with the same start."""
         columns = (
             np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)
         )
-        return in_order(cls(*columns))
+        steps = cls(*columns)
+        return steps.select(order_by(steps.report, steps.process, steps.start, steps.end))
 
     def __len__(self) -> int:
         return len(self.range)
@@ -127,13 +128,12 @@ class Steps:
         return Steps(*(column[rows] for column in columns))
 
 
-def in_order(steps: Steps) -> Steps:
-    """Sort steps by report, process and time, the longer of two with the same start first."""
-    return steps.select(order_by(steps.report, steps.process, steps.start, -steps.end))
-
-
 def outermost(steps: Steps) -> Steps:
-    """Drop steps that start before an earlier step of their process has ended."""
+    """Sort steps by report, process and time, and drop those that start before an earlier one has ended.
+
+    Of two with the same start the longer one stays.
+    """
+    steps = steps.select(order_by(steps.report, steps.process, steps.start, -steps.end))
     ended = np.full(len(steps), np.iinfo(np.int64).min)
     for first, last in steps.by_process():
         ended[first + 1 : last] = np.maximum.accumulate(steps.end[first : last - 1])

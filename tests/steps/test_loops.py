@@ -1,7 +1,7 @@
 """Iterations found by what recurs, on made programs whose iterations are known."""
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 
 import numpy as np
@@ -15,6 +15,7 @@ from bridge.analyze.checks.summary import Summary
 from bridge.analyze.run.steps import by_step, paces
 from bridge.importers import frames
 from bridge.join.attributed import AttributedCapture
+from bridge.join.steps import Steps
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
@@ -76,6 +77,33 @@ def counts(joined):
 def test_ten_equal_iterations_without_a_wait():
     assert found(BODY * 10) == [BODY] * 10
     assert found(["fill", "fill", *BODY * 10, COPY]) == [BODY] * 10
+
+
+@pytest.mark.parametrize("backwards", [0, 7])
+def test_a_call_that_ends_before_its_start_is_within_its_step(backwards):
+    joined = made(["gemm"] * 10)
+    launches = joined.capture.launches
+    end = launches.end.copy()
+    end[backwards] = launches.start[backwards] - 1
+    end[[row for row in range(10) if row != backwards]] = (
+        launches.start[0] - 2
+    )  # the host never pauses
+    capture = replace(joined.capture, launches=launches.replace(end=end))
+    steps = AttributedCapture.of(capture).iterations
+    assert (steps.start <= steps.end).all()
+    at = steps.at(launches.report, launches.process, launches.start)
+    assert sorted(set(at.tolist())) == list(range(len(steps)))
+
+
+def test_steps_that_begin_together_hold_what_the_longer_one_holds():
+    """Two calls at once, the first of which takes no time: an empty step comes first."""
+    columns = {field.name: np.zeros(1, np.int64) for field in fields(Steps)}
+    empty = Steps(**columns)
+    longer = replace(empty, end=np.array([9]))
+    for parts in ([empty, longer], [longer, empty]):
+        steps = Steps.concatenate(parts)
+        at = steps.at(*(np.array([value]) for value in (0, 0, 5)))
+        assert steps.end[at].tolist() == [9]
 
 
 def test_a_range_around_iterations_alone_does_not_hide_them():

@@ -220,6 +220,27 @@ class CallTree:
         return folded(self.parent, values)
 
 
+@record
+class Stacked:
+    """A call tree, and the frame of each activity and range that it sums.
+
+    ``work`` are the frames of the ``activities`` (rows), ``ranges`` those of the ``nodes`` that
+    have CPU time of their own (``cpu_self_ns``) or are the first of their call (``is_call``).
+    ``step`` is a code into ``step_numbers`` of each activity, then of each node; NONE in no step,
+    and in all rows if steps are not kept apart.
+    """
+
+    tree: CallTree
+    activities: Ints
+    work: Ints
+    nodes: Ints
+    ranges: Ints
+    cpu_self_ns: Ints
+    is_call: Flags
+    step: Ints
+    step_numbers: Ints
+
+
 def calltree(
     attributed: AttributedCapture, *, steps: bool = True, kernels: bool = True
 ) -> CallTree:
@@ -231,6 +252,11 @@ def calltree(
     reason. CPU time and calls are on the frames of ranges, in the step that was open when the range
     began; a call is where its first range is.
     """
+    return stacked(attributed, steps=steps, kernels=kernels).tree
+
+
+def stacked(attributed: AttributedCapture, *, steps: bool = True, kernels: bool = True) -> Stacked:
+    """Return the call tree, and the frame of each activity and range in it."""
     rows, nodes = np.flatnonzero(attributed.counted), np.flatnonzero(attributed.listed)
     cpu_self = self_times(attributed.attribution.nesting)[nodes]
     first = _first_of_call(attributed, nodes)
@@ -238,7 +264,10 @@ def calltree(
     relevant = np.flatnonzero((cpu_self != 0) | first)  # without pieces that other ranges cover
     nodes, cpu_self, first = nodes[relevant], cpu_self[relevant], first[relevant]
     tree = TreeBuilder()
-    frame = _stacks(attributed, tree, rows, nodes, steps=steps)
+    step, numbers = np.full(len(rows) + len(nodes), NONE), np.empty(0, np.int64)
+    if steps:
+        step, numbers = _steps(attributed, rows, nodes)
+    frame = _stacks(attributed, tree, rows, nodes, step=step, numbers=numbers)
     work, ranges = frame[: len(rows)], frame[len(rows) :]
     reason = attributed.attribution.reason[rows].astype(np.int64)
     work = tree.add(work, where_or_none(reason, reason != ATTRIBUTED), Paths.of(REASONS), REASON)
@@ -246,7 +275,7 @@ def calltree(
         work = tree.add(work, *_kernels(attributed, rows), KERNEL)
     counted_work = work if kernels else work[reason != ATTRIBUTED]
     parent, code, level, names = tree.columns()
-    return CallTree(
+    summed = CallTree(
         parent=parent,
         code=code,
         names=names,
@@ -254,6 +283,17 @@ def calltree(
         gpu_self_ns=sums(work, attributed.duration[rows], tree.size),
         cpu_self_ns=sums(ranges, cpu_self, tree.size),
         count=counts(np.concatenate((ranges[first], counted_work)), tree.size),
+    )
+    return Stacked(
+        tree=summed,
+        activities=rows,
+        work=work,
+        nodes=nodes,
+        ranges=ranges,
+        cpu_self_ns=cpu_self,
+        is_call=first,
+        step=step,
+        step_numbers=numbers,
     )
 
 
@@ -272,20 +312,24 @@ def self_times(nesting: Nesting) -> Ints:
 
 
 def _stacks(
-    attributed: AttributedCapture, tree: TreeBuilder, rows: Ints, nodes: Ints, *, steps: bool
+    attributed: AttributedCapture,
+    tree: TreeBuilder,
+    rows: Ints,
+    nodes: Ints,
+    *,
+    step: Ints,
+    numbers: Ints,
 ) -> Ints:
     """Add the stacks of activities and nodes to the tree; return their innermost frames or NONE."""
     modules, ops, *paths = _paths(attributed, nodes)
     columns_of_paths, pair = pairs(*paths)
     node = attributed.attribution.node[rows]
     position_of = np.append(where_or_none(node + len(nodes), node != NONE), np.arange(len(nodes)))
-    step, numbers = (
-        _steps(attributed, rows, nodes) if steps else (np.full(len(position_of), NONE), [])
-    )
     # There are few distinct stacks, however many activities: only those are added frame by frame.
     keys, stack = pairs(step, pair[position_of])
     module, op = (column[keys[1]] for column in columns_of_paths)
-    frame = tree.add(np.full(len(module), NONE), keys[0], Paths.of(numbers), STEP)
+    numbered = Paths.of(f"{STEP_NAME} {number}" for number in numbers.tolist())
+    frame = tree.add(np.full(len(module), NONE), keys[0], numbered, STEP)
     frame = tree.add(frame, module, modules, MODULE)
     frame = tree.add(frame, op, ops, OP)[stack]
     is_bare = (frame == NONE) & (position_of != NONE)
@@ -317,8 +361,8 @@ def _paths(attributed: AttributedCapture, nodes: Ints) -> tuple[Paths, Paths, In
     )
 
 
-def _steps(attributed: AttributedCapture, rows: Ints, nodes: Ints) -> tuple[Ints, list[str]]:
-    """Return the step of activities, then of nodes, as a code or NONE, and the steps' names."""
+def _steps(attributed: AttributedCapture, rows: Ints, nodes: Ints) -> tuple[Ints, Ints]:
+    """Return the step of activities, then of nodes, as a code or NONE, and the steps' numbers."""
     of_range = attributed.attribution.nesting.range[nodes]
     report, process, start = (
         attributed.capture.ranges.report[of_range],
@@ -330,7 +374,7 @@ def _steps(attributed: AttributedCapture, rows: Ints, nodes: Ints) -> tuple[Ints
     step = np.concatenate(
         (attributed.activity_step[rows], attributed.steps.at(report, process, start))
     )
-    return lookup(code, step), [f"{STEP_NAME} {number}" for number in numbers.tolist()]
+    return lookup(code, step), numbers
 
 
 def _modules(attributed: AttributedCapture) -> tuple[Paths, Ints]:

@@ -183,6 +183,12 @@ def nsys(nsys_tool: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def go() -> str:
+    """Give the path of Go, of whose tools pprof is one."""
+    return need("go", shutil.which("go"), "Go is not installed")
+
+
+@pytest.fixture(scope="session")
 def chromium() -> str:
     """Give the path of Chromium."""
     return need("chromium", real_parts.find_chromium(), "Chromium is not installed")
@@ -267,7 +273,7 @@ LARGE = (  # folders and files whose imports alone take a second or more
 )  # fmt: skip
 # Fixtures for which more than Python is needed.
 MORE_THAN_PYTHON = {
-    "nsys_tool", "chromium", "trace_processor", "perfetto_ui", "catapult_parts", "corpus", "parity_script",
+    "nsys_tool", "chromium", "go", "trace_processor", "perfetto_ui", "catapult_parts", "corpus", "parity_script",
 }  # fmt: skip
 OF_CORPUS = {"corpus", "parity_script"}
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")

@@ -1,7 +1,7 @@
 """The real programs and profiles that tests use where they are there, and what a test says where they are not.
 
 A test that cannot run says why it was skipped. A name in $BRIDGE_REQUIRE (a comma list of nsys, chromium,
-trace-processor, trace-tools, speedscope, catapult, corpus) turns that skip into a failure, so that CI cannot pass by running less.
+trace-processor, trace-tools, speedscope, catapult, go, corpus) turns that skip into a failure, so that CI cannot pass by running less.
 """
 
 from __future__ import annotations

@@ -98,6 +98,12 @@ def test_installing_chromium_again_does_nothing(chromium):
 
 
 @pytest.mark.slow
+def test_installing_go_again_does_nothing(go):
+    again = run(ROOT / "docker" / "install-go.sh")
+    assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
+
+
+@pytest.mark.slow
 def test_installing_npm_again_does_nothing():
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")

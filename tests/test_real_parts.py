@@ -65,17 +65,21 @@ def runs(*wanted):
 @pytest.mark.slow
 def test_the_fixtures_use_it(tmp_path):
     """Ask for the parts where nothing is on the path and there is no corpus."""
-    absent = {"nsys": "nsys is not installed", "corpus": real_parts.NO_CORPUS}
+    absent = {
+        "nsys": "nsys is not installed",
+        "go": "Go is not installed",
+        "corpus": real_parts.NO_CORPUS,
+    }
     program = tmp_path / "test_absent.py"
     program.write_text("".join(f"def test_{name}({name}): pass\n" for name in absent))
     nowhere = {"BRIDGE_CORPUS": str(tmp_path / "none")}
-    cases = ("", "nsys,chromium,corpus")
+    cases = ("", "nsys,chromium,go,corpus")
     found = runs(
         *([["-rsf", str(program)], nowhere | {"BRIDGE_REQUIRE": required}] for required in cases)
     )
     for required, (status, said) in zip(cases, found, strict=True):
         assert status == bool(required), said
-        assert ("2 errors" if required else "2 skipped") in said
+        assert ("3 errors" if required else "3 skipped") in said
         assert [reason for reason in absent.values() if reason not in said] == []
 
 

@@ -15,23 +15,27 @@ from bridge.cli.outputs import Output
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.analyze.core.calltree import CallTree
+    from bridge.analyze.core.calltree import CallTree, Stacked
     from bridge.report import Report
     from bridge.source import ReportInput
 
-FORMATS = ("folded", "speedscope", "svg")
+FORMATS = ("folded", "speedscope", "svg", "pprof")
 SUFFIXES = {  # the first of a format is what a refusal names
     ".folded": "folded",
     ".txt": "folded",
     ".collapsed": "folded",
     ".speedscope.json": "speedscope",
     ".svg": "svg",
+    ".pb.gz": "pprof",
 }
 OPENED_WITH = {
     "folded": "flamegraph.pl or speedscope",
     "speedscope": "https://www.speedscope.app",
     "svg": "a browser",
+    "pprof": "go tool pprof",
 }
+WITH_ALL_WEIGHTS = ("speedscope", "pprof")
+BINARY = "pprof"  # the format that is compressed, and not for standard output
 READ = frozenset({"category"})  # tells which ranges are modules
 
 
@@ -41,6 +45,7 @@ READ = frozenset({"category"})  # tells which ranges are modules
         "bridge flame report.sqlite -o report.speedscope.json",
         "bridge flame report.sqlite --no-steps -o flame.svg",
         "bridge flame report.sqlite --no-steps | inferno-flamegraph > flame.svg",
+        "bridge flame report.sqlite -o profile.pb.gz",
     ),
 )
 @options.report_input
@@ -63,27 +68,28 @@ def flame(
     """Write the stacks of REPORTS (or of a run of the store): step, modules, ops, kernel.
 
     Folded stacks (.folded) have one line each, for flamegraph.pl and similar tools; a file
-    .speedscope.json is for speedscope.app and has all three weights; .svg is a picture.
+    .speedscope.json is for speedscope.app, .pb.gz for pprof, and both have all three weights;
+    .svg is a picture.
     """
     output.check(source.reports)
     form = _format(output)
     report = options.load(source, READ)
     from bridge.analyze.core import no_timeline
-    from bridge.analyze.core.calltree import calltree
+    from bridge.analyze.core.calltree import stacked
 
     weight = weight or ("gpu" if len(report.capture.activities) else "cpu")
     no_timeline.refuse(report.capture, f"{weight.upper()} time", fits=weight in no_timeline.WEIGHTS)
     with doing("stacking"):
-        tree = calltree(report.attributed, steps=steps)
-    _check_weight(tree, report, weight, has_all=form == "speedscope")
+        stacks = stacked(report.attributed, steps=steps)
+    _check_weight(stacks.tree, report, weight, has_all=form in WITH_ALL_WEIGHTS)
     path = output.path
-    pieces = _pieces(tree, report.capture.source, weight, form)
     if path is None:
-        for piece in pieces:
+        for piece in _texts(stacks.tree, report.capture.source, weight, form):
             click.echo(piece, nl=False)
         return
     with doing(f"writing {path}"):
-        _write(path, pieces, force=output.force)
+        pieces = _pieces(stacks, report, weight, form)
+        _write(path, pieces, gzip=form == BINARY, force=output.force)
     click.echo(f"{path}: open it with {OPENED_WITH[form]}", err=True)
 
 
@@ -105,6 +111,8 @@ def _check_weight(tree: CallTree, report: Report, weight: str, *, has_all: bool)
 
 def _format(output: Output) -> str:
     """Return the format asked for, else that of the file's suffix; refuse other suffixes."""
+    if output.given_format == BINARY and output.path is None:
+        raise click.UsageError("a profile for pprof is binary: name the output, -o profile.pb.gz")
     if output.given_format or output.path is None:
         return output.given_format or FORMATS[0]
     name = output.path.name
@@ -115,7 +123,18 @@ def _format(output: Output) -> str:
     return form
 
 
-def _pieces(tree: CallTree, source: tuple[str, ...], weight: str, form: str) -> Iterator[str]:
+def _pieces(stacks: Stacked, report: Report, weight: str, form: str) -> Iterator[bytes]:
+    """Return the contents of a file, before it is compressed."""
+    source = report.capture.source
+    if form != BINARY:
+        return (text.encode(errors="replace") for text in _texts(stacks.tree, source, weight, form))
+    from bridge.analyze.core.samples import samples
+    from bridge.render.pprof import pprof
+
+    return pprof(samples(report.attributed, stacks), source, weight)
+
+
+def _texts(tree: CallTree, source: tuple[str, ...], weight: str, form: str) -> Iterator[str]:
     from bridge.render.flame import folded, speedscope, svg
 
     if form == "folded":
@@ -123,11 +142,8 @@ def _pieces(tree: CallTree, source: tuple[str, ...], weight: str, form: str) -> 
     return {"speedscope": speedscope, "svg": svg}[form](tree, source, weight)
 
 
-def _write(output: Path, pieces: Iterator[str], *, force: bool) -> None:
-    from bridge.output import whole
+def _write(output: Path, pieces: Iterator[bytes], *, gzip: bool, force: bool) -> None:
+    from bridge.output import compressed, whole
 
-    with (
-        whole(output, force=force) as draft,
-        draft.open("w", encoding="utf-8", errors="replace") as file,
-    ):
+    with whole(output, force=force) as draft, compressed(draft, gzip) as file:
         file.writelines(pieces)

@@ -175,9 +175,11 @@ def test_a_picture_leaves_out_what_is_too_narrow():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["x.png", "x.json", "x", "x.svgz", "x.html", "svg"])
+@pytest.mark.parametrize(
+    "name", ["x.png", "x.json", "x", "x.svgz", "x.html", "svg", "x.pb", "x.gz"]
+)
 def test_other_suffixes_are_refused(name, three_steps_here):
-    known = (".folded", ".txt", ".collapsed", ".speedscope.json", ".svg", "--format")
+    known = (".folded", ".txt", ".collapsed", ".speedscope.json", ".svg", ".pb.gz", "--format")
     assert_misused(bridge("flame", three_steps_here, "-o", name), name, *known)
     assert inside(three_steps_here.parent) == ["made.sqlite"]
 

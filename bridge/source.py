@@ -71,6 +71,7 @@ class ReportInput:
         run: a run by number or name; None for the newest.
         attribution: how activities are attributed; None for the default.
         sidecar: recordings that belong to the reports.
+        graph_annotations: files in which PyTorch says what nodes of CUDA graphs are.
         only: the side that is read alone, ``host`` or ``gpu``; None for both.
         ncu: reports of Nsight Compute of the same program.
         time_range: the part of the time.
@@ -83,6 +84,7 @@ class ReportInput:
     run: int | str | None = None
     attribution: AttributionOptions | None = None
     sidecar: tuple[Path, ...] = ()
+    graph_annotations: tuple[Path, ...] = ()
     only: str | None = None
     ncu: tuple[Path, ...] = ()
     time_range: TimeRange = TimeRange()
@@ -107,6 +109,10 @@ class ReportInput:
             raise ValueError("give either report files or --run, which reads the store")
         if self.sidecar and not self.reports:
             raise ValueError("--sidecar goes with report files: name them")
+        if self.graph_annotations and not self.reports:
+            raise ValueError(
+                "--graph-annotations goes with report files: name them, or import both"
+            )
         if self.workers.memory and not self.reports:
             raise ValueError("--memory-limit goes with report files: a run is read as a whole")
         if self.reports:
@@ -114,7 +120,12 @@ class ReportInput:
 
     def needing_rows(self, request: TableRequest) -> list[str]:
         """Return the given options that need the rows of a report."""
-        given = {"--ncu": self.ncu, "--metrics": request.metrics, "--only": self.only}
+        given = {
+            "--ncu": self.ncu,
+            "--metrics": request.metrics,
+            "--only": self.only,
+            "--graph-annotations": self.graph_annotations,
+        }
         return [*self.time_range.options, *(option for option, value in given.items() if value)]
 
 
@@ -280,7 +291,14 @@ def _read(
         details = _of_side(details, source.only)
     attribution = source.attribution_options
     if source.reports:
-        return read_files(source.reports, details, source.sidecar, listener), attribution
+        capture = read_files(
+            source.reports,
+            details,
+            source.sidecar,
+            listener,
+            graph_annotations=source.graph_annotations,
+        )
+        return capture, attribution
     capture, attribution = _stored_run(source, details, listener)
     check_ranks(attribution.rank_from, capture.source)
     return select_side(capture, source.only) if source.only else capture, attribution
@@ -303,7 +321,12 @@ def check_ranks(expression: str | None, paths: Sequence[str]) -> None:
 
 
 def read_files(
-    reports: Sequence[Location], details: Details, sidecar: Sequence[Path], listener: Listener
+    reports: Sequence[Location],
+    details: Details,
+    sidecar: Sequence[Path],
+    listener: Listener,
+    *,
+    graph_annotations: Sequence[Path] = (),
 ) -> Capture:
     """Return the frames of report files."""
     from bridge import importers, plugins
@@ -316,6 +339,7 @@ def read_files(
             *reports,
             details=details,
             sidecar=sidecar,
+            graph_annotations=graph_annotations,
             more_readers=plugins.readers,
             listener=listener,
         )

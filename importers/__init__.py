@@ -27,6 +27,7 @@ def load(
     *paths: str | Path | Url,
     details: Details = True,
     sidecar: Sequence[str | Path] = (),
+    graph_annotations: Sequence[str | Path] = (),
     more_readers: MoreReaders = no_more,
     listener: Listener = SILENT,
 ) -> Capture:
@@ -46,6 +47,7 @@ def load(
     beside all others: ``details={EVERY, "call_chains"}``. ``ONLY["host"]`` or ``ONLY["gpu"]`` among the names
     reads ranges and calls alone, or the work of GPUs alone. ``sidecar`` names recordings (files or folders) with
     the details of annotated calls; by default those beside the report of the profiler are used.
+    ``graph_annotations`` names files in which PyTorch says what nodes of CUDA graphs are: annotations, Python stacks.
     ``more_readers`` returns readers of formats that are not built in. The ``listener`` hears of an
     export that nsys makes, and of one that was left beside the report.
 
@@ -57,6 +59,7 @@ def load(
     check_distinct(places)
     # Checked first, even if no detail that they hold is read.
     recordings = [_existing(Path(path)) for path in sidecar]
+    annotation_files = [_existing(Path(path)) for path in graph_annotations]
     reader = partial(
         read, details=details, sidecar=recordings, more_readers=more_readers, listener=listener
     )
@@ -65,7 +68,14 @@ def load(
         _load(place, str(path), reader, side) for place, path in zip(places, paths, strict=True)
     ]
     _check_same_profiler(captures)
-    return concat(captures)
+    capture = concat(captures)
+    return _annotated(capture, annotation_files, listener) if annotation_files else capture
+
+
+def _annotated(capture: Capture, files: Sequence[Path], listener: Listener) -> Capture:
+    from bridge.importers.graph_annotations import annotated, read_annotations
+
+    return annotated(capture, read_annotations(files), listener)
 
 
 def _load(report: Location, given: str, reader: Callable[[Path], Capture], side: str) -> Capture:

@@ -114,6 +114,7 @@ def test_every_field_of_an_input_is_honoured_by_all_or_needs_rows():
     """Workers, windows and the store know nothing of a field that is in neither list: they would ignore it."""
     honoured = {"reports", "db", "run", "attribution", "sidecar", "workers"}
     needing = {"only": "gpu", "ncu": (Path("k"),), "time_range": TimeRange(first=0)}
+    needing |= {"graph_annotations": (Path("a"),)}
     assert {field.name for field in fields(ReportInput)} == honoured | needing.keys()
     for name, value in needing.items():
         assert replace(ReportInput((), Path()), **{name: value}).needing_rows(OP)
@@ -125,6 +126,10 @@ def test_every_field_of_an_input_is_honoured_by_all_or_needs_rows():
         (ReportInput((), Path("none.db"), workers=ONE_WORKER), "--workers goes with reports"),
         (ReportInput((Path("a"),), Path("none.db"), 1), "either report files or --run"),
         (ReportInput((), Path("none.db"), 1, sidecar=(Path("a"),)), "--sidecar goes with report"),
+        (
+            ReportInput((), Path("none.db"), graph_annotations=(Path("a"),)),
+            "--graph-annotations goes",
+        ),
         (ReportInput((), Path("none.db"), workers=IN_WINDOWS), "--memory-limit goes with report"),
     ],
 )

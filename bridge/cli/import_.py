@@ -195,6 +195,7 @@ class ImportRequest:
     rules: Path | None
     rank_from: str | None
     sidecar: tuple[Path, ...]
+    graph_annotations: tuple[Path, ...]
     ncu: tuple[Path, ...]
     whole: bool
 
@@ -230,11 +231,13 @@ class ImportResult(NamedTuple):
         "bridge import report.sqlite",
         "bridge import rank0.sqlite rank1.sqlite --name nightly",
         "bridge import report.nsys-rep --ncu kernels.ncu-rep",
+        "bridge import report.nsys-rep --graph-annotations annotations.pkl",
     ),
 )
 @options.store_option
 @options.rules_option
 @options.sidecar
+@options.graph_annotations
 @options.no_cache_option
 @options.rank_from_option
 @options.ncu_option
@@ -257,6 +260,7 @@ def import_(
     db: Path,
     rules: Path | None,
     sidecar: tuple[Path, ...],
+    graph_annotations: tuple[Path, ...],
     rank_from: str | None,
     ncu: tuple[Path, ...],
     verify: bool,
@@ -280,6 +284,7 @@ def import_(
         rules=rules,
         rank_from=rank_from,
         sidecar=sidecar,
+        graph_annotations=graph_annotations,
         ncu=ncu,
         whole=verify,
     )
@@ -301,6 +306,10 @@ def _in_workers(
     """Aggregate reports on workers and store the aggregates."""
     if request.ncu:
         raise click.UsageError("--ncu needs the rows of a report: no --workers with it")
+    if request.graph_annotations:
+        raise click.UsageError(
+            "--graph-annotations needs the rows of a report: no --workers with it"
+        )
     number, report = import_many(
         workers, request.reports, db=request.db, rules=request.rules, keep=keep, rank_from=request.rank_from,
         sidecar=request.sidecar, whole=request.whole,
@@ -313,7 +322,7 @@ def _whole(request: ImportRequest, keep: tuple[str, ...]) -> ImportResult:
     if keep:
         raise click.UsageError("--keep goes with --workers: else rows are kept")
     attribution_options, grouped = request.attribution_options(), request.grouped()
-    if not request.sidecar:
+    if not (request.sidecar or request.graph_annotations):
         known = known_run(
             request.files,
             request.db,
@@ -344,11 +353,13 @@ def _read(
         run=None,
         attribution=attribution_options,
         sidecar=request.sidecar,
+        graph_annotations=request.graph_annotations,
         ncu=request.ncu,
     )
     report = options.load(source)
     recordings = [path for facts in report.capture.facts for path in facts.recordings]
-    identity = store.identity((*request.files, *recordings), ncu=request.ncu, whole=request.whole)
+    files = (*request.files, *recordings, *request.graph_annotations)
+    identity = store.identity(files, ncu=request.ncu, whole=request.whole)
     identity = options.identity_with_ranks(identity, request.rank_from)
     run, worth = store.find_run(request.db, identity, grouped), quality.line(report.quality)
     if run:

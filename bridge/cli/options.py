@@ -226,6 +226,14 @@ sidecar = report_option(
 )
 
 
+graph_annotations = report_option(
+    "--graph-annotations",
+    multiple=True,
+    type=FILE,
+    help="What PyTorch says of nodes of CUDA graphs: a pickle of get_kernel_annotations(), or what"
+    " dump_kernel_py_stacks() writes. May be repeated.",
+    rare=True,
+)
 ncu_option = report_option(
     "--ncu",
     multiple=True,
@@ -309,7 +317,14 @@ def _parameters(command: Any) -> list[str]:
 
 def report_input(command: F) -> F:
     """Give a command the options that select a report as one parameter ``source``, and a time limit."""
-    options = (reports_argument, run_option, store_option, sidecar, *ATTRIBUTION_OPTIONS)
+    options = (
+        reports_argument,
+        run_option,
+        store_option,
+        sidecar,
+        graph_annotations,
+        *ATTRIBUTION_OPTIONS,
+    )
     return no_cache_option(timeout_option(collected("source", _report_input, *options)(command)))
 
 
@@ -319,12 +334,18 @@ def _report_input(
     db: Path,
     run: int | str | None,
     sidecar: tuple[Path, ...],
+    graph_annotations: tuple[Path, ...],
     **attribution: Any,
 ) -> ReportInput:
     from bridge.source import ReportInput
 
     return ReportInput(
-        reports=reports, db=db, run=run, attribution=_attribution(**attribution), sidecar=sidecar
+        reports=reports,
+        db=db,
+        run=run,
+        attribution=_attribution(**attribution),
+        sidecar=sidecar,
+        graph_annotations=graph_annotations,
     )
 
 

@@ -45,6 +45,7 @@ def _captured(why: Why) -> Iterator[str]:
         start = units.time(why.captured.step.start_ns - why.base_ns)
         node = f"node {why.captured.step.name} (#{why.captured.step.row})"
         yield f"captured as {node} of a CUDA graph at {start}"
+        yield from _source(why.captured_source)
         yield from _place(why.captured, why.base_ns)
 
 

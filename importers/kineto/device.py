@@ -170,11 +170,14 @@ def _common_columns(events: Events, process: Ints) -> dict[str, Ints]:
 
 
 def _frame(specific: dict[str, frames.Column], events: Events, process: Ints) -> frames.Activities:
-    graph = {c: events.ints(f"{c.replace('_', ' ')} id") for c in ("graph", "graph_node")}
-    graph = {c: np.where(ids > 0, ids, MISSING) for c, ids in graph.items()}  # 0 stands for none
+    graph, node = (events.ints(key) for key in ("graph id", "graph node id"))
+    # Cuspy writes the lower half of CUDA's id of a node; the upper is the id of the graph.
+    is_half = (graph > 0) & (node >= 0) & (node >> 32 == 0)
+    node = np.where(is_half, graph << 32 | node, node)
     columns = {
         **_common_columns(events, process),
-        **graph,
+        "graph": np.where(graph > 0, graph, MISSING),  # 0 stands for none
+        "graph_node": np.where(node > 0, node, MISSING),
         "bytes": events.ints("bytes"),
         **specific,
     }

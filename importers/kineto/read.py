@@ -15,10 +15,12 @@ from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.call_chains import CallChains, Frame, nodes_of, python_frame, tree
 from bridge.importers.capture import UNREAD, Capture, Facts
 from bridge.importers.errors import NotAReport, NothingRecorded
+from bridge.importers.graph_annotations import annotated_by_arguments
 from bridge.importers.kineto.device import activities, devices, owners, waits
 from bridge.importers.kineto.events import (
     ANNOTATION,
     CALLS,
+    KERNELS,
     MAX_NS,
     MAX_NUMBER_LENGTH,
     MEMORY,
@@ -346,7 +348,7 @@ def _capture(
         *_skipped_warnings(name, trace_events),
     )
     version = str(head.get(VERSION, ""))
-    return Capture(
+    capture = Capture(
         source=(name,),
         facts=(
             Facts(
@@ -371,6 +373,7 @@ def _capture(
         texts=texts,
         chains=call_chains(by[RANGES]),
     )
+    return annotated_by_arguments(capture, by[KERNELS].args)
 
 
 def _metadata(head: Mapping[str, Any]) -> dict[str, Any]:

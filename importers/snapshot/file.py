@@ -1,16 +1,8 @@
-"""Read a snapshot file: the plain data of a pickle or JSON, as entries and stacks.
-
-Loading a pickle can run any code. Here only dicts, lists, tuples, texts, numbers, booleans and
-None are created; any other instruction raises an error.
-"""
+"""Read a snapshot file: the plain data of a pickle or JSON, as entries and stacks."""
 
 from __future__ import annotations
 
-import io
-import json
-import pickle
 import re
-import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -23,33 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.importers import plain_data
 from bridge.importers.arrays import MISSING, Ints
 from bridge.importers.errors import NotAReport
 from bridge.importers.kineto.events import GZIP, MAX_NS, clean, integers, unpacked
 from bridge.importers.records import record
 
-PICKLE = re.compile(rb"\x80[\x02-\x05]")
 OPENING = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"(segments|device_traces|allocator_settings|external_annotations)"'
     rb'|\[\s*\{\s*"(device|address|total_size)")\s*:'
 )
 HEAD = 4096
-KEY_TYPES = frozenset(
-    [str, int]
-)  # of dicts; hashing deeply nested tuples would overflow the C stack
-KEY_PLACES = {"SETITEM": slice(-2, -1), "SETITEMS": slice(0, None, 2), "DICT": slice(0, None, 2)}
 MAX_BYTES = 2 << 30  # the objects take about ten times as much memory
-PLAIN_INSTRUCTIONS = (
-    "PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT"
-    " BINFLOAT STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 EMPTY_LIST LIST APPEND"
-    " APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT DICT SETITEM SETITEMS GET BINGET LONG_BINGET PUT BINPUT"
-    " LONG_BINPUT MEMOIZE"
-).split()
-# What pickle and json raise for damaged files.
-DAMAGE = (
-    pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError,
-    AssertionError, RecursionError, struct.error,
-)  # fmt: skip
 
 
 def is_snapshot(path: Path) -> bool:
@@ -59,14 +36,14 @@ def is_snapshot(path: Path) -> bool:
     if head.startswith(GZIP):
         with suppress(zlib.error):
             head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD)
-    return bool(PICKLE.match(head) or OPENING.match(head))
+    return bool(plain_data.PICKLE.match(head) or OPENING.match(head))
 
 
 def read_snapshot(path: Path) -> dict[str, Any]:
     """Return the contents of a snapshot; raises NotAReport for other files."""
     data = unpacked(path, MAX_BYTES)
     try:
-        result = _unpickle(path.name, data) if PICKLE.match(data) else _parse_json(path.name, data)
+        result = plain_data.parse(path.name, data, "snapshot")
     except MemoryError as error:
         raise NotAReport(
             f"{path.name}: the objects in its {len(data)} bytes do not fit into memory;"
@@ -99,64 +76,6 @@ def _list_of(result: object, key: str) -> list[Any] | None:
         return None
     entries = result.get(key, [])
     return entries if isinstance(entries, list) else None
-
-
-def _instruction(name: str) -> Any:
-    run = pickle._Unpickler.dispatch[getattr(pickle, name)[0]]  # noqa: SLF001 - not public
-    return _with_checked_keys(run, KEY_PLACES[name]) if name in KEY_PLACES else run
-
-
-def _with_checked_keys(run: Any, place: slice) -> Any:
-    """Return an instruction that raises an error for keys of other types on the stack."""
-
-    def checked(reader: Any) -> None:
-        if not KEY_TYPES.issuperset(map(type, reader.stack[place])):
-            raise pickle.UnpicklingError("a key that is not a text")
-        run(reader)
-
-    return checked
-
-
-class _PlainUnpickler(pickle._Unpickler):  # noqa: SLF001 - the one in C creates objects
-    """Unpickle plain data; the table has no instruction that can do more."""
-
-    dispatch = {  # noqa: RUF012 - as in the base class
-        getattr(pickle, name)[0]: _instruction(name) for name in PLAIN_INSTRUCTIONS
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Raise UnpicklingError: no class may be loaded."""
-        raise pickle.UnpicklingError(f"refers to {module}.{name}")
-
-    def persistent_load(self, pid: object) -> Any:
-        """Raise UnpicklingError: no object outside the pickle may be loaded."""
-        raise pickle.UnpicklingError(f"refers to an object outside: {pid!r}")
-
-
-def _unpickle(name: str, data: bytes) -> Any:
-    try:
-        return _PlainUnpickler(io.BytesIO(data)).load()
-    except KeyError as error:
-        if isinstance(error.args[0], int):
-            raise NotAReport(
-                f"{name}: a pickle with more than plain data, so no snapshot;"
-                " none of its code was run"
-            ) from error
-        raise NotAReport(_damaged_message(name, error)) from error
-    except DAMAGE as error:
-        raise NotAReport(_damaged_message(name, error)) from error
-
-
-def _parse_json(name: str, data: bytes) -> Any:
-    try:
-        return json.loads(data.decode("utf-8-sig", errors="replace"), strict=False)
-    except DAMAGE as error:
-        raise NotAReport(_damaged_message(name, error)) from error
-
-
-def _damaged_message(name: str, error: Exception) -> str:
-    text = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
-    return f"{name}: cut off or damaged ({text}); copy or dump the snapshot again"
 
 
 # -- Entries of the traces as columns

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 PID, TID = 4242, 4243
-AS_WRITTEN = ("event_id", "cuda_sync_kind")  # all else has blanks
+AS_WRITTEN = ("event_id", "cuda_sync_kind", "autograd_phase")  # all else has blanks
 
 
-def event(cat: str, name: str, ts: Any, dur: Any, **args: Any) -> dict[str, Any]:
+def event(cat: str, name: str, ts: Any, dur: Any, /, **args: Any) -> dict[str, Any]:
     where = {"pid": args.pop("pid", PID), "tid": args.pop("tid", TID)}
     said = {key if key in AS_WRITTEN else key.replace("_", " "): v for key, v in args.items()}
     return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **where, "args": said}
@@ -25,7 +25,7 @@ def call(ts: Any, dur: Any, correlation: Any, **args: Any) -> dict[str, Any]:
     return event("cuda_runtime", "cudaLaunchKernel", ts, dur, correlation=correlation, **args)
 
 
-def kernel(name: str, ts: Any, dur: Any, correlation: Any, **args: Any) -> dict[str, Any]:
+def kernel(name: str, ts: Any, dur: Any, correlation: Any, /, **args: Any) -> dict[str, Any]:
     where = {"pid": 0, "tid": 7, "device": 0, "context": 1, "stream": 7}
     return event("kernel", name, ts, dur, **{**where, "correlation": correlation, **args})
 

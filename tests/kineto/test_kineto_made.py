@@ -180,6 +180,33 @@ def test_a_number_that_two_processes_gave_says_nothing(tmp_path):
     assert [p // 2**24 for p in report.activities["process"].tolist()] == [-1, 200, 200]
 
 
+def test_kernels_of_graphs_have_names_among_their_arguments(tmp_path):
+    """As Cuspy writes them: with the lower half of the id of a node, which may be 0."""
+    at = {"graph_id": 3}
+    events = [
+        *made.small(),
+        made.kernel("k", 65, 2, 9, **at, graph_node_id=0, name="qkv", module="layers.0"),
+        made.kernel(
+            "k", 68, 4, 9, **at, graph_node_id=1, name="attention", autograd_phase="backward"
+        ),
+        made.kernel("k", 75, 8, 9, **at, graph_node_id=2),
+        made.kernel("k", 85, 16, 9, name="of no graph"),
+    ]
+    report = bridge.load(made.write(tmp_path / "t.json", made.trace(events)))
+    assert report.capture.activities.graph_node[1:].tolist() == [
+        3 << 32,
+        3 << 32 | 1,
+        3 << 32 | 2,
+        -1,
+    ]
+    table = report.by("op,module")
+    rows = zip(table["op"], table["module"], table["gpu_self_ns"], strict=True)
+    time = {(op, module): ns for op, module, ns in rows}
+    assert time["qkv", "layers.0"] == 2_000
+    assert time["attention (backward)", "(no module)"] == 4_000
+    assert "of no graph" not in table["op"].tolist()
+
+
 def test_graphs_and_events(tmp_path):
     events = [
         *made.small(),

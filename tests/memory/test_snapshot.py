@@ -423,7 +423,7 @@ def test_what_does_not_fit_into_memory(device, tmp_path, monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr("bridge.importers.snapshot.file._unpickle", full)
+    monkeypatch.setattr("bridge.importers.plain_data._unpickle", full)
     with pytest.raises(ReportError, match="do not fit into memory"):
         importers.load(written(tmp_path / "s.pickle", snapshot(device)))
 

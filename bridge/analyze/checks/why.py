@@ -11,7 +11,7 @@ import numpy as np
 from bridge.analyze.core.catalog.lookup import host_tables
 from bridge.analyze.core.names import activity_names
 from bridge.analyze.core.open_ranges import Event, EventStart, Place, Thread
-from bridge.analyze.core.source_lines import NO_CHAIN, call_tree, source_lines
+from bridge.analyze.core.source_lines import NO_CHAIN, SourceLines, call_tree, source_lines
 from bridge.analyze.run.concurrency.communication import NcclMessage
 from bridge.importers import frames
 from bridge.importers.call_chains import Frame
@@ -251,7 +251,7 @@ class Why:
 
     ``call`` issued the activity, ``captured`` created its node of a CUDA graph. ``owner`` is the
     range of the op where it was open at neither of these. ``rule`` and ``reason`` are '' where
-    there is none. ``base_ns`` is the first event of the file. ``source`` is None where the
+    there is none. ``base_ns`` is the first event of the file. ``source`` and ``captured_source`` are None where the
     line of the program is not known. ``nccl`` is what NCCL's payload says of a message.
     """
 
@@ -278,6 +278,7 @@ class Why:
     remedy: str
     others: OtherMatches
     source: Source | None
+    captured_source: Source | None
     nccl: NcclMessage | None = None
 
 
@@ -389,6 +390,7 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
         others=_others(attributed, rows, row),
         nccl=NcclMessage.of(attributed, row),
         source=_source(attributed, int(attribution.launch[row])),
+        captured_source=_captured_source(attributed, int(attribution.captured_in[row])),
     )
 
 
@@ -400,8 +402,18 @@ def _source(attributed: AttributedCapture, call: int) -> Source | None:
     line = known.call[call]
     if known.lines.source[line] == NO_CHAIN:
         return None
+    return _line(known, int(line), tuple(tree.stack(int(tree.leaf[call]))))
+
+
+def _captured_source(attributed: AttributedCapture, node: int) -> Source | None:
+    """Return the line that captured a node of a CUDA graph, None if its stack was not recorded."""
+    known, tree = source_lines(attributed), call_tree(attributed)
+    line = int(known.captured[node]) if node != NONE else NONE
+    return None if line == NONE else _line(known, line, tuple(tree.stack(int(tree.within[node]))))
+
+
+def _line(known: SourceLines, line: int, stack: tuple[Frame, ...]) -> Source:
     kind = known.lines.kind[line]
-    stack = tuple(tree.stack(int(tree.leaf[call])))
     return Source(known.lines.function[line], known.lines.source[line] if kind else "", kind, stack)
 
 

@@ -17,6 +17,7 @@ from bridge.importers.frames import Names, key_codes
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
+from bridge.join.attribution import BY_CAPTURE
 from bridge.join.forest import nearest
 from bridge.join.nesting import Nesting
 from bridge.knowledge.libraries import is_library_file, is_library_function
@@ -41,10 +42,15 @@ PYTHON_FUNCTION = (
 
 @record
 class CallTree:
-    """Call stacks as a tree: ``nodes`` as in `bridge.importers.call_chains`; the innermost node of each API call."""
+    """Call stacks as a tree: ``nodes`` as in `bridge.importers.call_chains`.
+
+    ``leaf`` is the innermost node of each API call, ``within`` that of each range of the nesting of which a stack
+    was recorded, or of a range around it.
+    """
 
     nodes: Nodes
     leaf: Ints
+    within: Ints
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> CallTree:
@@ -52,8 +58,9 @@ class CallTree:
         capture = attributed.capture
         none = np.full(len(capture.launches), NONE)
         own = capture.chains.launch if len(capture.chains.launch) else none
-        own = np.where(own == NONE, _of_ranges(attributed, capture.chains.range), own)
-        result = cls(capture.chains.nodes, own)
+        within = _of_ranges(attributed, capture.chains.range)
+        own = np.where(own == NONE, _around_calls(attributed, within), own)
+        result = cls(capture.chains.nodes, own, within)
         for other in (_recorded(attributed), _python_functions(attributed)):
             if other is not None:
                 result = result.with_others(other)
@@ -62,11 +69,16 @@ class CallTree:
     def with_others(self, other: CallTree) -> CallTree:
         """Return both trees as one; calls without a stack have that of the other tree."""
         size = len(self.nodes)
-        parent, leaf = (
-            np.where(column == NONE, NONE, column + size) for column in (other.parent, other.leaf)
+        parent, leaf, within = (
+            np.where(column == NONE, NONE, column + size)
+            for column in (other.parent, other.leaf, other.within)
         )
         nodes = Nodes.concat([self.nodes, other.nodes.replace(parent=parent)])
-        return CallTree(nodes, np.where(self.leaf == NONE, leaf, self.leaf))
+        return CallTree(
+            nodes,
+            np.where(self.leaf == NONE, leaf, self.leaf),
+            np.where(self.within == NONE, within, self.within),
+        )
 
     @property
     def parent(self) -> Ints:
@@ -94,20 +106,25 @@ def _recorded(attributed: AttributedCapture) -> CallTree | None:
     chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
     made = tree(chain, depth, frame, len(split))
     known = [python_frame(text) or Frame(text, "", python=True) for text in number]
+    within = _of_ranges(attributed, made.leaf[code])
     return CallTree(
-        nodes_of(made.parent, made.frame, known), _of_ranges(attributed, made.leaf[code])
+        nodes_of(made.parent, made.frame, known), _around_calls(attributed, within), within
     )
 
 
 def _of_ranges(attributed: AttributedCapture, of_range: Ints) -> Ints:
-    """Return the stack of the innermost range of each API call that has one, given those of ranges."""
+    """Return the stack of each node of the nesting, or of the innermost one around it that has one."""
     nesting = attributed.attribution.nesting
     if not len(of_range):
-        return np.full(len(attributed.capture.launches), NONE)
+        return np.full(len(nesting), NONE)
     own = of_range[nesting.range]
-    above = nearest(nesting.parent, own != NONE)
-    leaf = np.append(lookup(own, above), NONE)
-    return leaf[attributed.launch_node]
+    return lookup(own, nearest(nesting.parent, own != NONE))
+
+
+def _around_calls(attributed: AttributedCapture, within: Ints) -> Ints:
+    """Return the stack of the innermost range of each API call that has one."""
+    leaf: Ints = np.append(within, NONE)[attributed.launch_node]
+    return leaf
 
 
 def _python_functions(attributed: AttributedCapture) -> CallTree | None:
@@ -125,7 +142,8 @@ def _python_functions(attributed: AttributedCapture) -> CallTree | None:
     leaf = nesting.innermost(launch_stack, launches.start)
     code = ranges.name.codes[nesting.range]
     known = [python_frame(name) or Frame(name, "", python=True) for name in ranges.name.texts]
-    return CallTree(nodes_of(nesting.parent, code, known), leaf)
+    nowhere = np.full(len(attributed.attribution.nesting), NONE)
+    return CallTree(nodes_of(nesting.parent, code, known), leaf, nowhere)
 
 
 # -- The line of each API call
@@ -150,17 +168,19 @@ class SourceLines:
     """Lines of the program, the first of which are reasons, and what is of which.
 
     ``call`` is the row of ``lines`` of each API call, ``own`` that of each node of the nesting by the
-    recorded place of its op, ``node`` by that of its op or of an op around it; NONE where there is none.
+    recorded place of its op, ``node`` by that of its op or of an op around it, ``captured`` by the stack that
+    was recorded of it or around it; NONE where there is none.
     """
 
     lines: Lines
     call: Ints
     own: Ints
     node: Ints
+    captured: Ints
 
     @property
     def known(self) -> bool:
-        return bool((self.call >= len(REASONS)).any())
+        return bool((self.call >= len(REASONS)).any() or (self.captured != NONE).any())
 
 
 @once
@@ -172,7 +192,8 @@ def call_tree(attributed: AttributedCapture) -> CallTree:
 def source_lines(attributed: AttributedCapture) -> SourceLines:
     """Return the line of the program that made each API call, or why it is not known."""
     tree = call_tree(attributed)
-    owner = lookup(user_frames(tree.nodes), tree.leaf)
+    frame = user_frames(tree.nodes)
+    owner = lookup(frame, tree.leaf)
     row, lines = _distinct(tree.nodes, attributed.capture.chains.sources)
     row = np.append(row + len(REASONS), NONE)
     own = row[len(tree.nodes) :][_op_places(attributed)]
@@ -183,7 +204,9 @@ def source_lines(attributed: AttributedCapture) -> SourceLines:
     nothing = Names.of([""] * len(REASONS))
     heads = Lines(function=nothing, source=Names.of(REASONS), file=nothing, kind=nothing)
     lines = Lines.concat([heads, lines])
-    return SourceLines(lines, np.where(call == NONE, reason, call), own, node[:-1])
+    captured = lookup(row, lookup(frame, tree.within))
+    call = np.where(call == NONE, reason, call)
+    return SourceLines(lines, call, own=own, node=node[:-1], captured=captured)
 
 
 def distinct_frames(nodes: Nodes) -> tuple[Ints, Lines]:
@@ -241,7 +264,10 @@ def _op_places(attributed: AttributedCapture) -> Ints:
     return own
 
 
-def activity_lines(attributed: AttributedCapture, rows: Ints) -> Ints:
-    """Return the row of `SourceLines.lines` of activities."""
-    call = source_lines(attributed).call
-    return np.append(call, REASONS.index(NO_CALL))[attributed.attribution.launch[rows]]
+def activity_lines(attributed: AttributedCapture, rows: Ints | slice) -> Ints:
+    """Return the row of `SourceLines.lines` of activities: of the API call, or of the capture of a CUDA graph."""
+    lines, attribution = source_lines(attributed), attributed.attribution
+    call = np.append(lines.call, REASONS.index(NO_CALL))[attribution.launch[rows]]
+    in_capture = np.where(attribution.rule == BY_CAPTURE, attribution.captured_in, NONE)[rows]
+    captured = np.append(lines.captured, NONE)[in_capture]
+    return np.where(captured == NONE, call, captured)

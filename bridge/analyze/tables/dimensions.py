@@ -22,7 +22,7 @@ from bridge.analyze.core.catalog.views import GEOMETRY
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import texts
 from bridge.analyze.core.names import activity_names, file_names
-from bridge.analyze.core.source_lines import NO_CALL, REASONS, source_lines
+from bridge.analyze.core.source_lines import NO_CALL, REASONS, activity_lines, source_lines
 from bridge.analyze.run.ranks.members import Member, Ranks
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.importers import frames
@@ -445,11 +445,13 @@ def _api(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCo
 
 
 def _source(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
-    """Code events by the line of the program that made their API call, or why there is none."""
+    """Code events by the line that made their API call or captured their CUDA graph, or why there is none."""
     known = source_lines(attributed)
-    row = np.append(known.call, REASONS.index(NO_CALL))
+    by_call = np.append(known.call, REASONS.index(NO_CALL))
+    by_work = np.append(activity_lines(attributed, slice(None)), NONE)
+    row = (np.where(e.activity == NONE, by_call[e.launch], by_work[e.activity]) for e in events)
     labels = {name: texts(known.lines[name]) for name in ("function", "source")}
-    return DimensionCodes(labels, [row[e.launch] for e in events])
+    return DimensionCodes(labels, [*row])
 
 
 def _kind(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:

@@ -1,0 +1,218 @@
+"""What PyTorch says of nodes of CUDA graphs, joined with a report of replays whose capture is not in it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import bridge, done
+from made_reports import Made, thread
+
+from bridge import importers
+from bridge.importers.errors import ReportError
+from bridge.report import join
+
+GRAPH = 7 << 32  # of the executable graph, in the upper half of a node's id
+PID = 100
+QKV, ATTENTION, BACKWARD, SILENT = (GRAPH | n for n in range(4))
+SAID = {
+    QKV: [{"name": "qkv_proj", "module": "layers.0.attn", "stream": 62}],
+    ATTENTION: [{"name": "attention", "dtype": "bf16"}],
+    BACKWARD: [{"name": "attention", "module": "layers.0.attn", "autograd_phase": "backward"}],
+    9 << 32: ["of a graph that did not run"],
+}
+STACKS = {
+    str(QKV): "/home/me/model.py:12:forward\n/home/me/train.py:30:step",
+    str(ATTENTION): "/home/me/model.py:15:forward\n/home/me/train.py:30:step",
+}
+REPLAYS = 3
+LENGTH = {QKV: 10, ATTENTION: 20, BACKWARD: 40, SILENT: 80}
+
+
+def replays(path: Path, pids: tuple[int, ...] = (PID,), *, captured: bool = False) -> Path:
+    """Write replays of one graph of four kernels, launched within a range."""
+    made = Made()
+    for pid in pids:
+        if captured:  # the report holds the capture of one node, in a range of its own
+            made.annotation(59, 100, 200, text="capture", thread=thread(pid))
+            made.tables["graph_nodes"].append({"time": 150, "thread": thread(pid), "node": QKV})
+        for replay in range(REPLAYS):
+            t = 1_000 * (replay + 1)
+            made.annotation(59, t, t + 500, text="replay", thread=thread(pid))
+            made.launched("kernels", t + 10, pid, t + 100, t + 110, **of_node(made, QKV))
+            for node, at in ((ATTENTION, 120), (BACKWARD, 150), (SILENT, 200)):
+                row = {**made.tables["kernels"][-1], **of_node(made, node)}
+                made.tables["kernels"].append(
+                    {**row, "start": t + at, "end": t + at + LENGTH[node]}
+                )
+    return made.written(path)
+
+
+def of_node(made: Made, node: int) -> dict[str, int]:
+    name = made.string(f"kernel_{node & 0xFF}")
+    return {"graph_node": node, "name": name, "full_name": name}
+
+
+@pytest.fixture
+def annotations(tmp_path: Path) -> Path:
+    path = tmp_path / "annotations.pkl"
+    path.write_bytes(pickle.dumps(SAID))
+    return path
+
+
+@pytest.fixture
+def stacks(tmp_path: Path) -> Path:
+    path = tmp_path / "stacks.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(STACKS).encode()))
+    return path
+
+
+def rows(*words: str | Path) -> dict[tuple[str, ...], int]:
+    """Give the GPU time of each row of a table that has any, by its names."""
+    table = json.loads(done("report", *words, "--format", "json"))["rows"]
+    time = "gpu_self_ns" if "gpu_self_ns" in table[0] else "total_ns"
+    return {
+        tuple(v for v in row.values() if isinstance(v, str)): row[time]
+        for row in table
+        if row[time]
+    }
+
+
+def expected(said: dict[int, tuple[str, ...]]) -> dict[tuple[str, ...], int]:
+    """Add up the time of replays by what is said of each node, one after another."""
+    result: dict[tuple[str, ...], int] = {}
+    for node, length in LENGTH.items():
+        label = said[node]
+        result[label] = result.get(label, 0) + REPLAYS * length
+    return result
+
+
+def test_kernels_of_replays_have_the_names_of_their_nodes(tmp_path, annotations):
+    path = replays(tmp_path / "r.sqlite")
+    assert rows(path, "--by", "op,module", "--graph-annotations", annotations) == expected(
+        {
+            QKV: ("qkv_proj", "layers.0.attn"),
+            ATTENTION: ("attention", "(no module)"),
+            BACKWARD: ("attention (backward)", "layers.0.attn"),
+            SILENT: ("replay", "(no module)"),
+        }
+    )
+    by = rows(path, "--by", "op,direction", "--graph-annotations", annotations)
+    assert by["attention (backward)", "backward"] == REPLAYS * LENGTH[BACKWARD]
+    assert rows(path, "--by", "op,kind") == {("replay", "other"): REPLAYS * sum(LENGTH.values())}
+
+
+def test_kernels_of_replays_have_their_python_lines(tmp_path, annotations, stacks):
+    path = replays(tmp_path / "r.sqlite")
+    both = ["--graph-annotations", annotations, "--graph-annotations", stacks]
+    lines = expected(
+        {
+            QKV: ("qkv_proj", "forward", "/home/me/model.py:12"),
+            ATTENTION: ("attention", "forward", "/home/me/model.py:15"),
+            BACKWARD: ("attention (backward)", "", "(no call stack)"),
+            SILENT: ("replay", "", "(no call stack)"),
+        }
+    )
+    assert rows(path, "--by", "op,source", *both) == lines
+    assert rows(path, "--by", "op,source", *both[2:], *both[:2]) == lines
+    text = done("report", path, "--by", "source", *both)
+    assert "/home/me/model.py:12" in text
+    alone = rows(path, "--by", "op,kind", "--graph-annotations", stacks)
+    assert alone["/home/me/model.py(12): forward", "other"] == REPLAYS * LENGTH[QKV]
+    assert "model.py:12" in done("why", path, "0", *both)
+
+
+def test_a_name_goes_before_the_range_of_the_capture_and_a_stack_behind_it(
+    tmp_path, annotations, stacks
+):
+    path = replays(tmp_path / "r.sqlite", captured=True)
+    assert ("qkv_proj", "other") in rows(
+        path, "--by", "op,kind", "--graph-annotations", annotations
+    )
+    by = rows(path, "--by", "op,kind", "--graph-annotations", stacks)
+    assert by["capture", "other"] == REPLAYS * LENGTH[QKV]
+    assert ("/home/me/model.py(15): forward", "other") in by
+
+
+def test_the_time_of_the_gpu_stays_as_it_is(tmp_path, annotations, stacks):
+    path = replays(tmp_path / "r.sqlite")
+    plain, known = (
+        json.loads(done("summary", path, *words, "--format", "json"))
+        for words in ((), ("--graph-annotations", annotations, "--graph-annotations", stacks))
+    )
+    assert known["gpus"] == plain["gpus"]
+    assert known["run"]["length_ns"] == plain["run"]["length_ns"]
+
+
+def test_a_run_of_the_store_keeps_them(tmp_path, annotations):
+    path, db = replays(tmp_path / "r.sqlite"), tmp_path / "runs.db"
+    for words in ((), ("--graph-annotations", annotations)):  # two runs of one report
+        assert bridge("import", path, "--db", db, "-q", *words).exit_code == 0
+    assert ("qkv_proj", "other") in rows("--db", db, "--by", "op,kind")
+    assert ("qkv_proj", "other") not in rows("--db", db, "--run", "1", "--by", "op,kind")
+
+
+def test_a_file_is_of_the_process_with_its_nodes(tmp_path, annotations):
+    path = replays(tmp_path / "r.sqlite", (PID, PID + 1))
+    result = bridge("report", path, "--graph-annotations", annotations)
+    assert result.exit_code == 1
+    assert "annotations.pkl: fits 2 processes of r.sqlite alike" in result.stderr
+    one, other = replays(tmp_path / "one.sqlite"), replays(tmp_path / "other.sqlite", (PID + 1,))
+    with pytest.raises(ReportError, match=r"fits 2 processes of one\.sqlite, other\.sqlite alike"):
+        importers.load(one, other, graph_annotations=[annotations])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"no pickle", "cut off or damaged"),
+        (pickle.dumps([1]), "no annotations of CUDA graphs"),
+        (pickle.dumps({}), "no annotations of CUDA graphs"),
+        (pickle.dumps({"a node": [{}]}), "no annotations of CUDA graphs"),
+        (pickle.dumps({-1: [{}]}), "no annotations of CUDA graphs"),
+        (pickle.dumps({1 << 63: [{}]}), "no annotations of CUDA graphs"),
+        (json.dumps({"5": "a text that is no stack"}).encode(), "no annotations of CUDA graphs"),
+        (pickle.dumps({5: [{"name": "x"}]}), "labels no node of a CUDA graph in r.sqlite"),
+        (pickle.dumps({5: [subprocess.CompletedProcess([], 0)]}), "none of its code was run"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, data, message):
+    path, file = replays(tmp_path / "r.sqlite"), tmp_path / "a.pkl"
+    file.write_bytes(data)
+    result = bridge("report", path, "--graph-annotations", file)
+    assert result.exit_code == 1
+    assert message in " ".join(result.stderr.split())
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_odd_annotations_have_some_name(tmp_path):
+    path, file = replays(tmp_path / "r.sqlite"), tmp_path / "a.pkl"
+    file.write_bytes(
+        pickle.dumps(
+            {
+                QKV: [{"name": "inner"}, {"name": "outer", "module": "m"}],
+                ATTENTION: "a/b.py:3:f",
+                BACKWARD: [{"kind": "all_gather", "bytes": 64}],
+                SILENT: [{}],
+            }
+        )
+    )
+    found = join(importers.load(path, graph_annotations=[file]))
+    table = found.by("op")
+    ops = dict(zip(table["op"], table["gpu_self_ns"], strict=True))
+    assert ops["inner"] == REPLAYS * LENGTH[QKV]
+    assert ops["a/b.py(3): f"] == REPLAYS * LENGTH[ATTENTION]
+    assert ops["kind=all_gather bytes=64"] == REPLAYS * LENGTH[BACKWARD]
+    assert ops["replay"] == REPLAYS * LENGTH[SILENT]
+
+
+def test_a_run_is_not_read_with_annotations(tmp_path, annotations):
+    path, db = replays(tmp_path / "r.sqlite"), tmp_path / "runs.db"
+    assert bridge("import", path, "--db", db, "-q").exit_code == 0
+    result = bridge("report", "--db", db, "--graph-annotations", annotations)
+    assert result.exit_code == 2
+    assert "--graph-annotations goes with report files" in result.stderr

@@ -208,6 +208,23 @@ def annotated_by_arguments(capture: Capture, arguments: Sequence[Mapping[str, An
     return capture
 
 
+def annotated_by_process(
+    capture: Capture, process: int, said: Mapping[str, Mapping[str, Any]]
+) -> Capture:
+    """Return the capture of a file with what a process recorded of its own graphs, by kind and by the id of a node."""
+    entries: dict[int, dict[str, Any]] = {}
+    try:
+        for nodes in said.values():
+            for node, value in nodes.items():
+                entries.setdefault(_id(node), {}).update(_entry(value))
+    except (AttributeError, TypeError, ValueError):
+        return capture
+    home = 0, process
+    labelled = _labelled(capture.source[0], entries)
+    known = _known_nodes(capture).get(home, np.empty(0, np.int64))
+    return _with_nodes(capture, _of_nodes(capture, labelled, known), home)
+
+
 def _known_nodes(capture: Capture) -> dict[Home, Ints]:
     """Return the nodes of CUDA graphs in each process: those with work, and those that were copied or created."""
     work, events = capture.activities, capture.graph_nodes

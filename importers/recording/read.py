@@ -23,6 +23,7 @@ from bridge.importers.capture import ANNOTATION_COSTS, PROCESS_RANKS, Capture, F
 from bridge.importers.column_files import FOLDERS
 from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.frames import key_codes
+from bridge.importers.graph_annotations import annotated_by_process
 from bridge.importers.nsys.tables import Details
 from bridge.importers.range_texts import name_lengths
 from bridge.importers.recording.lines import (
@@ -45,7 +46,9 @@ LOG = logging.getLogger("bridge.importers")
 
 PIDS = (1 << PROCESS_BITS) - 1
 RANK_KEYS = ("rank", "local_rank", "world_size")
-ANNOTATION_COST = "annotation_cost"  # key in the metadata of a recording
+ANNOTATION_COST = "annotation_cost"  # keys in the metadata of a recording
+GRAPH_ANNOTATIONS = "graph_annotations"
+OF_PROCESS = frozenset([ANNOTATION_COST, GRAPH_ANNOTATIONS])
 
 
 def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:
@@ -61,9 +64,13 @@ def with_details(capture: Capture, recordings: Sequence[Recording]) -> Capture:
     metadata = common_metadata(recordings) | metadata_of_processes(recordings)
     facts = replace(capture.facts[0], metadata={**capture.facts[0].metadata, **metadata})
     json = frames.Names(*unique_names(code, [*names, *texts]))
-    return replace(
+    result = replace(
         capture, ranges=capture.ranges.replace(json=json), facts=(facts, *capture.facts[1:])
     )
+    for recording in recordings:
+        if said := recording.metadata.get(GRAPH_ANNOTATIONS):
+            result = annotated_by_process(result, recording.process, said)
+    return result
 
 
 def _details(recordings: Sequence[Recording]) -> tuple[Ints, list[str]]:
@@ -126,7 +133,7 @@ def process_metadata(recording: Recording) -> dict[str, Any]:
     names = ("trace_id", "host", "program")
     process = {key: recording.header[key] for key in names if recording.header.get(key)}
     ranks = {key: recording.header[key] for key in RANK_KEYS if key in recording.header}
-    added = {key: value for key, value in recording.metadata.items() if key != ANNOTATION_COST}
+    added = {key: value for key, value in recording.metadata.items() if key not in OF_PROCESS}
     return process | ranks | added
 
 

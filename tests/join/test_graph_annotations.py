@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 import subprocess
+import sys
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from command import bridge, done
 from made_reports import Made, thread
 
 from bridge import importers
+from bridge.annotate.recording.graphs import MODULE, graph_annotations
+from bridge.annotate.recording.sink import File
+from bridge.annotate.recording.writer import Writer
 from bridge.importers.errors import ReportError
 from bridge.report import join
 
@@ -216,3 +222,64 @@ def test_a_run_is_not_read_with_annotations(tmp_path, annotations):
     result = bridge("report", "--db", db, "--graph-annotations", annotations)
     assert result.exit_code == 2
     assert "--graph-annotations goes with report files" in result.stderr
+
+
+# -- Recorded by the program itself
+
+
+@pytest.fixture
+def said_by_torch(monkeypatch):
+    """PyTorch's registry as a program has it that captured graphs, with a value that JSON has no word for."""
+    said = {**SAID, QKV: [{**SAID[QKV][0], "dtype": complex}]}
+    registry = SimpleNamespace(
+        get_kernel_annotations=lambda: MappingProxyType(said),
+        get_kernel_py_stacks=lambda: {int(node): stack for node, stack in STACKS.items()},
+    )
+    monkeypatch.setitem(sys.modules, MODULE, registry)
+    return registry
+
+
+def recorded(folder: Path) -> Path:
+    path = folder / "bridge-here-1.jsonl"
+    writer = Writer(File(path))
+    writer.note_end()
+    assert writer.has_news
+    writer.close()
+    return path
+
+
+def test_a_program_under_a_tool_records_them(tmp_path, said_by_torch):
+    path, recording = replays(tmp_path / "r.sqlite", (os.getpid(),)), recorded(tmp_path)
+    labels = {
+        QKV: ("qkv_proj", "forward", "/home/me/model.py:12"),
+        ATTENTION: ("attention", "forward", "/home/me/model.py:15"),
+        BACKWARD: ("attention (backward)", "", "(no call stack)"),
+        SILENT: ("replay", "", "(no call stack)"),
+    }
+    assert rows(path, "--by", "op,source", "--sidecar", recording) == expected(labels)
+    assert "graph_annotations" not in importers.load(path, sidecar=[recording]).facts[0].metadata
+
+
+@pytest.mark.parametrize("registry", [None, object(), SimpleNamespace(get_kernel_annotations=1)])
+def test_a_prototype_that_changed_tells_nothing(monkeypatch, registry):
+    monkeypatch.setitem(sys.modules, MODULE, registry)
+    assert graph_annotations() == {}
+
+
+def test_a_damaged_recording_labels_nothing(tmp_path, said_by_torch):
+    path, recording = replays(tmp_path / "r.sqlite", (os.getpid(),)), recorded(tmp_path)
+    recording.write_text(recording.read_text().replace(str(QKV), "no number"))
+    assert ("replay", "other") in rows(path, "--by", "op,kind", "--sidecar", recording)
+
+
+@pytest.mark.slow
+def test_names_of_pytorchs_functions_are_those_of_the_installed_version():
+    torch_annotations = pytest.importorskip(MODULE, reason="PyTorch is not installed")
+    assert callable(torch_annotations.get_kernel_annotations)
+    if not hasattr(torch_annotations, "_kernel_annotations"):
+        pytest.skip("PyTorch 2.15 and later write to their registry only on a GPU")
+    torch_annotations._kernel_annotations[QKV] = [{"name": "qkv_proj"}]
+    try:
+        assert graph_annotations() == {"annotation": {str(QKV): [{"name": "qkv_proj"}]}}
+    finally:
+        del torch_annotations._kernel_annotations[QKV]

@@ -26,6 +26,7 @@ from bridge.annotate.cost import cost
 from bridge.annotate.emitter import EXIT_S, warn
 from bridge.annotate.guard import is_of_a_handler
 from bridge.annotate.label import Label, color_of, text
+from bridge.annotate.recording.graphs import GRAPH_ANNOTATIONS, graph_annotations
 from bridge.annotate.recording.lines import encoded, header, program
 from bridge.annotate.recording.sink import Memory, Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
@@ -63,7 +64,7 @@ def _end() -> None:
     _Process.limit = min(_Process.limit, time.monotonic() + EXIT_S)
     watch.end()
     for writer in _all():
-        writer.note_cost()
+        writer.note_end()
         if writer.has_news:
             writer.flush()
         writer.due = 0
@@ -279,6 +280,7 @@ BATCH = 8192  # number of events of one kind that triggers a flush
 # Limit of cached labels and details, in case they differ in each call.
 MAX_KNOWN = 1 << 14
 ANNOTATION_COST = "annotation_cost"  # key in the metadata
+AT_END = frozenset([ANNOTATION_COST, GRAPH_ANNOTATIONS])
 CALL_MASK = (1 << CALL_ID_BITS) - 1  # the bits of a call id that identify the call
 
 
@@ -398,15 +400,18 @@ class Writer:
         self._about |= copy
         self._metadata |= copy
 
-    def note_cost(self) -> None:
-        """Add what the annotations of this process have cost so far."""
+    def note_end(self) -> None:
+        """Add what the annotations of this process have cost so far, and what PyTorch says of its CUDA graphs."""
         if cost.ranges:
             self._metadata[ANNOTATION_COST] = {"ranges": cost.ranges, "ns": cost.ns}
+        if said := graph_annotations():
+            self._metadata[GRAPH_ANNOTATIONS] = said
 
     @property
     def has_news(self) -> bool:
-        """Whether there are events, or a cost, that are not written."""
-        return bool(self.calls or self.rows or self.marks or ANNOTATION_COST in self._metadata)
+        """Whether there are events, or what a process tells at its end, that are not written."""
+        told = not AT_END.isdisjoint(self._metadata)
+        return bool(self.calls or self.rows or self.marks or told)
 
     @property
     def is_watched(self) -> bool:
@@ -455,7 +460,7 @@ class Writer:
 
     def close(self) -> None:
         """Write all events, and stop recording."""
-        self.note_cost()
+        self.note_end()
         self.flush()
         self._closed = True
         self.sink.close()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bridge.annotate import (
         Domain,
         backend,
+        batch,
         counter,
         get_include,
         mark,
@@ -42,6 +43,7 @@ __all__ = [
     "Session",
     "__version__",
     "backend",
+    "batch",
     "bench",
     "counter",
     "diff",
@@ -64,7 +66,7 @@ __all__ = [
 
 _LAZY_NAMES = {  # name: the module that defines it
     **dict.fromkeys(
-        "Domain backend counter get_include mark nvtx_op nvtx_range pop push scope wrap".split(),
+        "Domain backend batch counter get_include mark nvtx_op nvtx_range pop push scope wrap".split(),
         "bridge.annotate",
     ),
     **dict.fromkeys(("Report", "load"), "bridge.report"),

@@ -3,6 +3,7 @@
 Without a profiler nothing is emitted.
 """
 
+from bridge.annotate.batches import batch
 from bridge.annotate.emit import Backend, backend
 from bridge.annotate.headers import get_include
 from bridge.annotate.instant import Counter, Domain, counter, mark
@@ -17,6 +18,7 @@ __all__ = [
     "Patches",
     "Span",
     "backend",
+    "batch",
     "counter",
     "get_include",
     "mark",

@@ -194,6 +194,8 @@ def _kind(title: str, arguments: list[tuple[str, int | str]]) -> str:
     keys = {key for key, _ in arguments}
     if "step_num" in keys:  # jax.profiler.StepTraceAnnotation
         return "step"
+    if title == "batch" and "requests" in keys:  # bridge.batch
+        return "batch"
     return "operator" if "hlo_op" in keys or title.startswith("TfOp") else "range"
 
 
@@ -221,11 +223,97 @@ def _pairs(body: str) -> Iterator[str]:
     yield body[start:]
 
 
+# Layers and batches of servers of language models. Layers are dictionaries (vLLM, SGLang), or names with shapes.
+
+MODULE_PREFIX = "module:"
+OUTPUT = (
+    " (output)"  # a range behind the layer, which holds no work: vLLM tells shapes of outputs by it
+)
+
+
+def _layerwise(name: str) -> Reading | None:
+    match _literal(name):
+        case {"Module": str(module), **rest} if name.startswith("{'Module': "):
+            is_output = "Outputs" in rest and "Inputs" not in rest
+            op = MODULE_PREFIX + module + (OUTPUT if is_output else "")
+            return Reading(
+                op, "range" if is_output else "module", (("module", module), *rest.items())
+            )
+    return None
+
+
+def _write_layerwise(reading: Reading) -> str:
+    (_, module), *rest = reading.arguments
+    return repr({"Module": module, **dict(rest)})
+
+
+# Texts by op and kind, with a number in each pair of braces.
+STEP_OF_EXECUTOR = "[Executor] _forward_step {step}: {prefill_requests} ctx reqs, "
+COUNTED = {
+    ("execute", "batch"): (  # vLLM
+        "execute_context_{prefill_requests}({prefill_tokens})_generation_{decode_requests}({decode_tokens})",
+        "execute_new_{prefill_requests}_cached_{decode_requests}",
+    ),
+    ("[Executor] _forward_step", "batch"): (  # TensorRT-LLM
+        STEP_OF_EXECUTOR + "{prefill_tokens} ctx tokens, {decode_requests} gen reqs",
+        STEP_OF_EXECUTOR + "{decode_requests} gen reqs",
+        "[Executor] _forward_step: {prefill_requests} ctx reqs, {decode_requests} gen reqs",
+    ),
+    ("denoising_step", "step"): ("denoising_step_{step}_t{timestep}",),  # SGLang
+}
+FIELD = re.compile(r"\\\{(\w+)\\\}")
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(FIELD.sub(r"(?P<\1>\\d{1,18})", re.escape(text)))
+
+
+COUNTED_FORMS = tuple(
+    (op, kind, text, _pattern(text)) for (op, kind), texts in COUNTED.items() for text in texts
+)
+
+
+def _counted(name: str) -> Reading | None:
+    """Read a text in which numbers differ from call to call alone."""
+    for op, kind, _, pattern in COUNTED_FORMS:
+        if match := pattern.fullmatch(name):
+            return Reading(
+                op, kind, tuple((k, parse_integer(v)) for k, v in match.groupdict().items())
+            )
+    return None
+
+
+def _write_counted(reading: Reading) -> str:
+    said = dict(reading.arguments)
+    for op, _, text, pattern in COUNTED_FORMS:
+        if op == reading.op and pattern.groupindex.keys() == said.keys():
+            return text.format(**said)
+    return reading.op
+
+
+def _shaped(name: str) -> Reading | None:
+    """Read ``transformer.blocks.0 in=[(1, 4096, 64)]``, as SGLang's diffusion names modules."""
+    module, has, shapes = name.partition(" in=")
+    if not (has and shapes.startswith("[") and SHAPED_MODULE.fullmatch(module)):
+        return None
+    return Reading(MODULE_PREFIX + module, "module", (("module", module), ("in", shapes)))
+
+
+SHAPED_MODULE = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def _write_shaped(reading: Reading) -> str:
+    return f"{reading.arguments[0][1]} in={reading.arguments[1][1]}"
+
+
 # The first dialect that reads a name wins. Operators of PyTorch are in snake case in a lower-case
 # namespace. C++ classes are not: ``ExecutionContext::enqueue`` and ``cub::DeviceReduce::Sum`` are
 # plain.
 DIALECTS = (
     Dialect("pyprof", _pyprof, _write_pyprof),
+    Dialect("layerwise", _layerwise, _write_layerwise),
+    Dialect("shaped", _shaped, _write_shaped),
+    Dialect("counted", _counted, _write_counted),
     Dialect("xla", partial(_trace_me, end=":"), partial(_write_trace_me, end=":")),
     Dialect("trace-me", partial(_trace_me, end=""), partial(_write_trace_me, end="")),
     Dialect("step", _step, _write_step),
@@ -255,7 +343,7 @@ DIALECTS = (
 )
 # Every name that a dialect but the last reads has one of these: most names have none.
 NOT_PLAIN = re.compile(
-    r"[{#:]|FullyShardedDataParallel|record_param_comms|nccl|MPI_|nvshmem|Backward|_backward_"
+    r"[{#:]|FullyShardedDataParallel|record_param_comms|nccl|MPI_|nvshmem|Backward|_backward_| in=\[|execute_|_step_"
 )
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
@@ -265,7 +353,7 @@ BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 KINDS = (
     *("range", "operator", "module", "step"),
-    *("optimizer", "dataloader", "communication", "source"),
+    *("optimizer", "dataloader", "communication", "source", "batch"),
 )
 
 # The per-call part starts at the first key that is followed by a value, and ends with a value, as

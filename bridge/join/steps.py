@@ -21,6 +21,8 @@ KINDS = tuple(  # the first of these that occurs in a process marks its steps
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"ProfilerStep{NUMBERED}",
+        r"\[Executor\] _forward_step (\d{1,18}): .*",  # of TensorRT-LLM
+        r"denoising_step_(\d{1,18})_t\d+",  # of SGLang
         rf"(?:{PREFIX})?step{NUMBERED}?",
         rf"(?:{PREFIX})?iter(?:ation)?{NUMBERED}?",
         rf"(?:{PREFIX})?(?:mini[ _-]?)?batch{NUMBERED}",

@@ -136,6 +136,31 @@ labels = {
     | st.lists(st.text(), min_size=1, max_size=3).map(
         lambda lines: Label(lines[-1], "source", False, (("traceMarker", lines),), "pyprof")
     ),
+    "layerwise": st.builds(
+        lambda module, said: Label(
+            f"module:{module}", "module", False, (("module", module), ("Inputs", said)), "layerwise"
+        ),
+        words,
+        st.lists(st.lists(st.integers(0, 9))),
+    ),
+    "shaped": st.builds(
+        lambda module, said: Label(
+            f"module:{module}", "module", False, (("module", module), ("in", repr(said))), "shaped"
+        ),
+        st.sampled_from(["transformer.blocks.0", "vae"]),
+        st.lists(st.tuples(st.integers(0, 9))),
+    ),
+    "counted": st.builds(
+        lambda one, other: Label(
+            "execute",
+            "batch",
+            False,
+            (("prefill_requests", one), ("decode_requests", other)),
+            "counted",
+        ),
+        st.integers(0, 99),
+        st.integers(0, 99),
+    ),
     "xla": st.builds(
         lambda name, op, said: Label(
             f"{name}:{op}", "operator", False, (("hlo_op", op), *said), "xla"

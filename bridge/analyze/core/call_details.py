@@ -27,22 +27,41 @@ from bridge.join.grammar import parse
 def input_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct input shapes, ``[[2, 3], [3, 4]]``, or ''.
 
-    Shapes are read from PyTorch's texts, else from recorded details.
+    Shapes are read from PyTorch's texts, else from the names of layers, else from recorded details.
     """
     ranges = attributed.capture.ranges
     text_code, text_shapes = _shapes_in_texts(attributed.capture.texts)
     json_code, json_shapes = _json_details(ranges.json, "shapes", _shapes_text)
-    range_text, range_json = (
-        text_code[ranges.text],
-        json_code[ranges.json.codes],
-    )
-    codes, names = factorize(np.array([*text_shapes, *json_shapes], object))
+    name_shapes = [_shapes_in_name(name) for name in ranges.name.texts]
+    parts = [
+        (text_shapes, text_code[ranges.text]),
+        ([*name_shapes, ""], ranges.name.codes),
+        (json_shapes, json_code[ranges.json.codes]),
+    ]
+    codes, names = factorize(np.array([text for said, _ in parts for text in said], object))
     if len(names) == 1:
         return repeated(0, len(ranges)), list(names)
-    has_text_shapes = np.array([*(name != "" for name in text_shapes)], bool)[range_text]
-    return codes[np.where(has_text_shapes, range_text, range_json + len(text_shapes))].astype(
-        np.int64
-    ), list(names)
+    edges = np.cumsum([0, *(len(said) for said, _ in parts)])
+    *first, result = (
+        codes[a:b][of] for a, b, (_, of) in zip(edges, edges[1:], parts, strict=False)
+    )
+    empty = list(names).index("")
+    for known in reversed(first):
+        result = np.where(known != empty, known, result)
+    return result.astype(np.int64), list(names)
+
+
+def _shapes_in_name(name: str) -> str:
+    """Return the input shapes that servers of models write into the name of a layer, '' for other names."""
+    if "'Inputs': " not in name and " in=[" not in name:
+        return ""
+    said = dict(parse(name).arguments)
+    if isinstance(said.get("in"), str):
+        try:
+            return _shapes_text(ast.literal_eval(str(said["in"])))
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return ""
+    return _shapes_text(said["Inputs"]) if "Inputs" in said else ""
 
 
 def output_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:

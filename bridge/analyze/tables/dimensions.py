@@ -24,14 +24,16 @@ from bridge.analyze.core.groups import texts
 from bridge.analyze.core.names import activity_names, file_names
 from bridge.analyze.core.source_lines import NO_CALL, REASONS, activity_lines, source_lines
 from bridge.analyze.run.ranks.members import Member, Ranks
+from bridge.analyze.tables.batches import phase_of_batches
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.importers import frames
 from bridge.importers.arrays import factorize, lookup, scatter
-from bridge.importers.frames import key_codes
+from bridge.importers.frames import Names, key_codes
 from bridge.importers.records import record
 from bridge.importers.texts import unique_names
 from bridge.join.arrays import NONE, Integers, Ints, number_groups, repeated
 from bridge.join.attributed import DIRECTIONS, AttributedCapture
+from bridge.join.batches import PHASES as OF_BATCHES
 from bridge.join.nesting import Nesting, inherited
 
 # -- Events: ranges, activities or API calls
@@ -227,7 +229,7 @@ def step(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCo
 
 
 def phase(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
-    """Code events by the phase open in their process; of several, the one that began last."""
+    """Code events by the phase of their batch, else by that open in their process which began last."""
     ranges = attributed.capture.ranges
     rows = np.flatnonzero(ranges.kind.among(frames.START_END))
     keys = [[ranges.report[rows], ranges.process[rows]]]
@@ -239,7 +241,13 @@ def phase(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionC
     nodes = [
         nesting.innermost(stack_of, e.time) for stack_of, e in zip(stacks, events, strict=True)
     ]
-    return DimensionCodes.of_rows("phase", code, names.texts, nodes, none=NO_PHASE)
+    served = phase_of_batches(attributed, [e.node for e in events])
+    said = Names.concat([Names(code, names.texts), Names(np.arange(len(OF_BATCHES)), OF_BATCHES)])
+    places = [
+        np.where((of_batch >= 0) & (of_batch < len(OF_BATCHES) - 1), of_batch + len(code), node)
+        for of_batch, node in zip(served, nodes, strict=True)
+    ]
+    return DimensionCodes.of_rows("phase", said.codes, said.texts, places, none=NO_PHASE)
 
 
 def thread(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:

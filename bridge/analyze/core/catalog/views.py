@@ -40,6 +40,7 @@ RECORD_STACKS = (
     "nsys profile --sample=process-tree --cudabacktrace=all:1 --python-backtrace=cuda (bridge run --backtrace),"
     " profile(with_stack=True) of PyTorch, nvtx_op(source=True), or bridge.torch.ops(stacks=True)"
 )
+NO_BATCHES = "no batches of requests in the report; mark them with bridge.batch(requests={id: tokens}) in the server"
 NO_ENERGY = "no samples of the energy of GPUs; record them with bridge.power.start() in the program"
 NO_COUNTERS = (
     "no samples of hardware counters; record them with nsys profile --gpu-metrics-devices=all"
@@ -316,6 +317,22 @@ VIEWS: dict[str, View] = {
             details=(*SOURCE_DETAILS, "json"),
             nothing=f"no call stacks of API calls in the report; record them: {RECORD_STACKS}",
             page="source.md",
+        ),
+        View(
+            "request",
+            "What did a request cost, and how long did its tokens take?",
+            COLUMNS["request"],
+            rows="tables.batches:by_request",
+            nothing=NO_BATCHES,
+            page="serving.md",
+        ),
+        View(
+            "token",
+            "What does a token cost in prefill and decode?",
+            COLUMNS["token"],
+            rows="tables.batches:by_token",
+            nothing=NO_BATCHES,
+            page="serving.md",
         ),
         View(
             "critical",

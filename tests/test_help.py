@@ -20,7 +20,7 @@ from bridge.cli.help import Command, Option, option
 
 LISTED = {
     "Capture": "run import doctor",
-    "Analyze": "summary report advise what-if memory why",
+    "Analyze": "summary report advise what-if memory why hang",
     "Look": "html trace view flame graph plot",
     "Compare": "diff",
     "More": "runs cache bench onednn scrub mcp demo",
@@ -28,7 +28,7 @@ LISTED = {
 MADE = ("report.sqlite", "before.sqlite", "after.sqlite", "rank0.sqlite", "rank1.sqlite")
 # What an example needs that is no report of Nsight Systems: a program, a browser, a tool, another file.
 NEEDS = re.compile(
-    r"^bridge (run|bench|view|memory|plot)|onednn|rep\b|doctor$|doctor --run|nightly$|runs rm"
+    r"^bridge (run|bench|view|memory|plot|hang)|onednn|rep\b|doctor$|doctor --run|nightly$|runs rm"
 )
 
 

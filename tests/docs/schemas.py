@@ -14,6 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from bridge.analyze.checks.advice.places import Place
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import FailedCalls, LostRecords, NotRecorded, ProgramError
+from bridge.analyze.checks.hang import Hang
 from bridge.analyze.checks.summary import FirstAdvice, Iteration, OpTime
 from bridge.analyze.checks.why import Why
 from bridge.analyze.compare.gates import Verdict
@@ -335,6 +336,11 @@ def why() -> Schema:
     return record(format={"const": "bridge.why/1"}, **of(Why)["properties"])
 
 
+def hang() -> Schema:
+    """Return the schema of bridge.hang/1."""
+    return record(format={"const": "bridge.hang/1"}, source=SOURCE, hangs=listed(of(Hang)))
+
+
 def what_if() -> Schema:
     """Return the schema of bridge.what-if/1."""
     return record(format={"const": "bridge.what-if/1"}, source=SOURCE, **of(WhatIf)["properties"])
@@ -495,6 +501,7 @@ TITLES = {  # what prints each document, and its schema
     "advice": ("bridge advise --format json", advice),
     "diff": ("bridge diff --format json", diff),
     "why": ("bridge why --format json", why),
+    "hang": ("bridge hang --format json", hang),
     "what-if": ("bridge what-if --format json", what_if),
     "quality": ("bridge doctor REPORT --format json", quality),
     "doctor": ("bridge doctor --format json", doctor),

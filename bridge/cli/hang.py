@@ -1,0 +1,48 @@
+"""``bridge hang``: tells from dumps of PyTorch's flight recorder which rank a hung program waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bridge.cli.help import Command, output_option
+from bridge.cli.options import FILE, doing
+
+
+@click.command(
+    cls=Command,
+    examples=("bridge hang nccl_trace_rank_*", "bridge hang nccl_trace_rank_* --format json"),
+)
+@click.argument("dumps", nargs=-1, required=True, type=FILE)
+@output_option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="json: the same facts as one object.",
+)
+def hang(dumps: tuple[Path, ...], form: str) -> None:
+    """Tell which rank a hung distributed program waits for, from DUMPS of PyTorch's flight recorder.
+
+    A dump is of one rank, whose number ends the name of the file. Exits with 1 if a collective hangs.
+    """
+    from bridge.analyze.checks.hang import hangs
+    from bridge.importers import flight_record
+    from bridge.importers.errors import NotAReport
+    from bridge.render import hang as render
+
+    with doing("reading dumps"):
+        records = [flight_record.read(path) for path in dumps]
+    ranks = [record.rank for record in records]
+    twice = [rank for rank in ranks if ranks.count(rank) > 1]
+    if twice:
+        raise NotAReport(f"two dumps are of rank {twice[0]}: give those of one program")
+    found = hangs(records)
+    if form == "json":
+        click.echo(render.as_json([record.source for record in records], found), nl=False)
+    else:
+        click.echo(render.for_terminal(found), nl=False)
+    if found:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,71 @@
+"""Why a distributed program hangs: lines for the terminal, JSON in the format bridge.hang/1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from bridge.analyze.checks.hang import MISSING_RANK, NOT_STARTED, STUCK, UNLIKE, Hang, RankState
+from bridge.render import units
+
+FORMAT = "bridge.hang/1"
+WAITS = "waits in"
+MOST = 8  # ranks that are listed, of as many as wait alike
+
+
+def as_json(source: Sequence[str], found: Sequence[Hang]) -> str:
+    """Return all facts as one JSON object; times in ns, a missing integer is -1."""
+    document = {"format": FORMAT, "source": list(source), "hangs": [asdict(one) for one in found]}
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def for_terminal(found: Sequence[Hang]) -> str:
+    """Return some lines per hang; a line that says so without any."""
+    if not found:
+        return "Every operation in the dumps completed on all ranks that called it: no collective hangs.\n"
+    return "\n".join("".join(f"{line}\n" for line in _hang(one)) for one in found)
+
+
+def _hang(hang: Hang) -> Iterator[str]:
+    what = f"{hang.name}, number {hang.number} of {hang.group or 'its group'}"
+    ranks = _ranks(hang.culprits)
+    if hang.kind == MISSING_RANK:
+        yield f"{ranks} did not call {what}."
+    elif hang.kind == UNLIKE:
+        yield f"{ranks} called something else than {what}."
+    elif hang.kind == NOT_STARTED:
+        yield f"{ranks} called {what}, and the GPU has not begun it: earlier work of its stream does not end."
+    elif hang.kind == STUCK:
+        yield f"All ranks called {what}, and it does not complete: look at the network, and at the GPUs (Xid)."
+    else:
+        yield f"{_ranks(hang.waiting)} waits in {what}: its counterpart is missing."
+    yield from _listed(hang.culprits, "last called" if hang.kind == MISSING_RANK else "called")
+    yield from _listed(hang.waiting, WAITS)
+    if hang.without_dump:
+        missing = ", ".join(map(str, hang.without_dump))
+        yield f"  no dump of rank {missing}: a rank that ended, or whose dump is not among the files"
+
+
+def _listed(states: Sequence[RankState], verb: str) -> Iterator[str]:
+    for state in states[:MOST]:
+        yield f"  rank {state.rank} {_said(state, verb)}"
+    if len(states) > MOST:
+        yield f"  and {len(states) - MOST} more ranks"
+
+
+def _said(state: RankState, verb: str) -> str:
+    if not state.name:
+        return "called nothing in this group"
+    parts = [f"{verb} {state.name} {state.sizes}", state.state]
+    if state.since_ns >= 0:
+        time = units.time(state.since_ns)
+        parts.append(f"for {time}" if verb == WAITS else f"{time} before the dump")
+    if state.line:
+        parts.append(f"at {state.line} in {state.function}")
+    return ", ".join(parts)
+
+
+def _ranks(states: Sequence[RankState]) -> str:
+    numbers = [str(state.rank) for state in states]
+    return f"Rank {numbers[0]}" if len(numbers) == 1 else f"Ranks {', '.join(numbers)}"

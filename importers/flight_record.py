@@ -1,0 +1,143 @@
+"""Read dumps of PyTorch's flight recorder: the last collectives of a rank, with their states and Python lines.
+
+PyTorch writes a dump per rank when a collective times out (``TORCH_NCCL_DUMP_ON_TIMEOUT``,
+``TORCH_FR_BUFFER_SIZE``), to ``TORCH_NCCL_DEBUG_INFO_TEMP_FILE`` and the number of the rank. The pickle is
+read without running anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridge.importers import plain_data
+from bridge.importers.arrays import MISSING
+from bridge.importers.call_chains import Frame
+from bridge.importers.errors import NotAReport
+from bridge.importers.kineto.events import unpacked
+
+WHAT = "dump of the flight recorder"
+MAX_BYTES = 1 << 30
+RANK = re.compile(r"(\d+)(?:\.\w+)*$")
+DONE, STARTED, SCHEDULED = STATES = ("completed", "started", "scheduled")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A collective, or a send or receive, as one rank called it.
+
+    ``number`` counts the collectives of the group, ``point_to_point`` says that it counts sends and receives instead.
+    ``called_ns`` is since the Unix epoch; ``frames`` are the innermost first.
+    """
+
+    group: str
+    number: int
+    name: str
+    sizes: str
+    state: str
+    called_ns: int
+    frames: tuple[Frame, ...]
+    point_to_point: bool = False
+
+
+@dataclass(frozen=True)
+class FlightRecord:
+    """The dump of one rank: its operations in order, and the ranks of each group as it knows them.
+
+    ``dumped_ns`` is when the file was written, since the Unix epoch.
+    """
+
+    source: str
+    rank: int
+    operations: tuple[Operation, ...]
+    groups: Mapping[str, tuple[int, ...]]
+    dumped_ns: int
+
+
+def read(path: Path) -> FlightRecord:
+    """Read the dump of a rank, whose number ends the name of the file; raises NotAReport for other files."""
+    rank = RANK.search(path.name)
+    if rank is None:
+        raise NotAReport(
+            f"{path.name}: whose dump is it? End its name with the rank, as in nccl_trace_rank_3"
+        )
+    parsed = plain_data.parse(path.name, unpacked(path, MAX_BYTES), WHAT)
+    entries = parsed.get("entries") if isinstance(parsed, dict) else None
+    if not isinstance(entries, list):
+        raise NotAReport(f"{path.name}: no {WHAT} of PyTorch (entries)")
+    completed = _completed(parsed.get("pg_status"))
+    operations = [_operation(entry, completed) for entry in entries if isinstance(entry, dict)]
+    return FlightRecord(
+        source=path.name,
+        rank=int(rank[1]),
+        operations=tuple(operations),
+        groups=_groups(parsed.get("pg_config"), operations),
+        dumped_ns=path.stat().st_mtime_ns,
+    )
+
+
+def _completed(status: object) -> dict[str, int]:
+    """Return the last collective of each group, by its id, that completed: Gloo writes no state of its own."""
+    known = status.items() if isinstance(status, dict) else ()
+    return {
+        str(k): _int(v.get("last_completed_collective")) for k, v in known if isinstance(v, dict)
+    }
+
+
+def _operation(entry: Mapping[str, Any], completed: Mapping[str, int]) -> Operation:
+    point_to_point = entry.get("is_p2p") is True
+    number = _int(entry.get("p2p_seq_id" if point_to_point else "collective_seq_id"))
+    sizes, kinds = entry.get("input_sizes"), entry.get("input_dtypes")
+    is_done = not point_to_point and number <= completed.get(str(entry.get("pg_id")), MISSING)
+    state = DONE if is_done else str(entry.get("state"))
+    return Operation(
+        group=_group(entry.get("process_group")),
+        number=number,
+        name=str(entry.get("profiling_name", "")).rpartition(":")[2],
+        sizes=f"{sizes} {' '.join(map(str, kinds if isinstance(kinds, list) else []))}".strip(),
+        state=state if state in STATES else SCHEDULED,
+        called_ns=_int(entry.get("time_created_ns")),
+        frames=tuple(_frames(entry.get("frames"))),
+        point_to_point=point_to_point,
+    )
+
+
+def _int(value: object) -> int:
+    return value if type(value) is int and abs(value) < 1 << 63 else MISSING
+
+
+def _group(value: object) -> str:
+    """Return the description of a group, else its name."""
+    if isinstance(value, list | tuple) and len(value) > 1:
+        return str(value[1] or value[0])
+    return str(value or "")
+
+
+def _frames(value: object) -> Sequence[Frame]:
+    frames = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [
+        Frame(str(f.get("name", "")), str(f.get("filename", "")), _int(f.get("line")), python=True)
+        for f in frames
+    ]
+
+
+def _groups(config: object, operations: Sequence[Operation]) -> dict[str, tuple[int, ...]]:
+    """Return the ranks of each group; the only group may lack its name."""
+    known = (
+        [one for one in config.values() if isinstance(one, dict)]
+        if isinstance(config, dict)
+        else []
+    )
+    found = {
+        str(one.get("desc") or one.get("name") or ""): tuple(
+            map(int, re.findall(r"\d+", str(one.get("ranks"))))
+        )
+        for one in known
+    }
+    names = dict.fromkeys(one.group for one in operations)
+    if len(found) == 1 and len(names) == 1:
+        return dict(zip(names, found.values(), strict=True))
+    return found

@@ -1,0 +1,202 @@
+"""The rank that a hung program waits for, from dumps of PyTorch's flight recorder."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import bridge
+
+NAMES = ("all_reduce", "all_gather", "reduce_scatter")
+RANKS = 4
+GROUP = ("0", "default_pg")
+
+
+def entry(number: int, name: str, state: str, **more: Any) -> dict[str, Any]:
+    frames = [
+        {
+            "name": name,
+            "filename": "/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py",
+            "line": 1,
+        },
+        {"name": "step", "filename": "/home/me/train.py", "line": 100 + number},
+    ]
+    return {
+        "frames": frames,
+        "pg_id": 0,
+        "process_group": GROUP,
+        "collective_seq_id": number,
+        "p2p_seq_id": 0,
+        "profiling_name": f"nccl:{name}",
+        "time_created_ns": 1_700_000_000_000_000_000 + number,
+        "input_sizes": [[8]],
+        "input_dtypes": ["Float"],
+        "state": state,
+        "is_p2p": False,
+        **more,
+    }
+
+
+def dumped(folder: Path, rank: int, entries: list[dict[str, Any]]) -> Path:
+    path = folder / f"nccl_trace_rank_{rank}"
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": str([*range(RANKS)])}}
+    path.write_bytes(pickle.dumps({"version": "2.10", "pg_config": config, "entries": entries}))
+    return path
+
+
+def found(*paths: Path) -> list[dict[str, Any]]:
+    result = bridge("hang", *paths, "--format", "json")
+    hangs: list[dict[str, Any]] = json.loads(result.stdout)["hangs"]
+    assert result.exit_code == bool(hangs)
+    return hangs
+
+
+def ranks(states: list[dict[str, Any]]) -> list[int]:
+    return [one["rank"] for one in states]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ranks_that_stop_are_named(tmp_path, seed):
+    """Simulate: each rank calls the same collectives, and stops somewhere; a collective ends if all called it."""
+    rng = random.Random(seed)
+    names = [rng.choice(NAMES) for _ in range(12)]
+    called = [rng.randint(1, 12) for _ in range(RANKS)]
+    kept = rng.randint(1, 5)  # the recorder keeps the newest
+    complete = min(called)
+    paths = [
+        dumped(
+            tmp_path,
+            rank,
+            [
+                entry(n + 1, names[n], "completed" if n < complete else "started")
+                for n in range(max(0, called[rank] - kept), called[rank])
+            ],
+        )
+        for rank in range(RANKS)
+    ]
+    hangs = found(*paths)
+    if complete == max(called):
+        assert hangs == []
+        return
+    (hang,) = hangs
+    assert hang["kind"] == "missing"
+    seen = [n for n in range(complete, 12) if any(max(0, c - kept) <= n < c for c in called)]
+    first = min(seen)
+    assert hang["number"] == first + 1
+    assert ranks(hang["culprits"]) == [r for r in range(RANKS) if called[r] <= first]
+    assert set(ranks(hang["waiting"])) <= {r for r in range(RANKS) if called[r] > first}
+    assert all(
+        one["line"] == f"/home/me/train.py:{100 + one['number']}" for one in hang["culprits"]
+    )
+
+
+def test_a_rank_that_calls_something_else_is_named(tmp_path):
+    paths = [
+        dumped(tmp_path, r, [entry(1, "all_gather" if r == 2 else "all_reduce", "scheduled")])
+        for r in range(RANKS)
+    ]
+    (hang,) = found(*paths)
+    assert (hang["kind"], ranks(hang["culprits"])) == ("unlike", [2])
+    text = bridge("hang", *paths).stdout
+    assert "Rank 2 called something else than all_reduce, number 1 of default_pg." in text
+    assert "rank 2 called all_gather [[8]] Float" in text
+
+
+def test_a_gpu_that_does_not_begin_it_and_a_collective_that_all_began(tmp_path):
+    paths = [
+        dumped(tmp_path, r, [entry(1, "all_reduce", "scheduled" if r == 1 else "started")])
+        for r in range(RANKS)
+    ]
+    (hang,) = found(*paths)
+    assert (hang["kind"], ranks(hang["culprits"])) == ("not started", [1])
+    paths = [dumped(tmp_path, r, [entry(1, "all_reduce", "started")]) for r in range(RANKS)]
+    (hang,) = found(*paths)
+    assert (hang["kind"], ranks(hang["waiting"])) == ("stuck", [0, 1, 2, 3])
+
+
+def test_a_rank_without_a_dump_is_named(tmp_path):
+    path = dumped(tmp_path, 0, [entry(1, "all_reduce", "started")])
+    (hang,) = found(path)
+    assert hang["without_dump"] == [1, 2, 3]
+    assert "no dump of rank 1, 2, 3" in bridge("hang", path).stdout
+
+
+def test_a_receive_without_a_send(tmp_path):
+    one = entry(0, "recv 0<-1", "started", is_p2p=True, p2p_seq_id=7)
+    (hang,) = found(dumped(tmp_path, 0, [one]))
+    assert (hang["kind"], hang["number"], hang["name"]) == ("waiting", 7, "recv 0<-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("rank_0", b"\x80\x04}\x94.", "no dump of the flight recorder of PyTorch"),
+        ("rank_0", b"cut", "cut off or damaged"),
+        ("dump", pickle.dumps({"entries": []}), "End its name with the rank"),
+        (
+            "rank_0",
+            pickle.dumps({"entries": [subprocess.CompletedProcess([], 0)]}),
+            "none of its code was run",
+        ),
+    ],
+)
+def test_other_files_are_refused(tmp_path, name, data, message):
+    path = tmp_path / name
+    path.write_bytes(data)
+    result = bridge("hang", path)
+    assert result.exit_code == 1
+    assert message in " ".join(result.stderr.split())
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_two_dumps_of_one_rank_are_refused(tmp_path):
+    (tmp_path / "other").mkdir()
+    paths = [dumped(folder, 0, []) for folder in (tmp_path, tmp_path / "other")]
+    assert "two dumps are of rank 0" in bridge("hang", *paths).stderr
+
+
+PROGRAM = """
+import os, sys, time
+rank, store, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+os.environ["TORCH_FR_BUFFER_SIZE"] = "100"
+import torch, torch.distributed as dist
+from torch._C._distributed_c10d import _dump_fr_trace
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+x = torch.ones(8)
+dist.all_reduce(x)
+dist.broadcast(x, 0)
+if rank == 0:
+    work = dist.all_reduce(x, async_op=True)  # the other rank never comes
+time.sleep(0.5)
+open(f"{folder}/trace_rank_{rank}", "wb").write(_dump_fr_trace())
+open(f"{folder}/done_{rank}", "w").close()
+while not all(os.path.exists(f"{folder}/done_{r}") for r in range(2)):
+    time.sleep(0.05)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_dumps_that_pytorch_wrote(tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    words = [sys.executable, program]
+    both = [subprocess.Popen([*words, str(r), tmp_path / "store", tmp_path]) for r in range(2)]
+    assert [one.wait(timeout=120) for one in both] == [0, 0]
+    (hang,) = found(*(tmp_path / f"trace_rank_{r}" for r in range(2)))
+    assert (hang["kind"], hang["number"], hang["name"]) == ("missing", 3, "all_reduce")
+    assert ranks(hang["culprits"]) == [1]
+    assert hang["culprits"][0]["name"] == "broadcast"
+    (waiting,) = hang["waiting"]
+    assert (waiting["rank"], waiting["line"]) == (
+        0,
+        f"{program}:{PROGRAM.split('rank == 0', maxsplit=1)[0].count(chr(10)) + 2}",
+    )
+    assert waiting["since_ns"] >= 500_000_000

@@ -268,6 +268,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(FIELD.sub(r"(?P<\1>\\d{1,18})", re.escape(text)))
 
 
+COUNTED_STARTS = ("execute_", "[Executor] ", "denoising_step_")
 COUNTED_FORMS = tuple(
     (op, kind, text, _pattern(text)) for (op, kind), texts in COUNTED.items() for text in texts
 )
@@ -275,6 +276,8 @@ COUNTED_FORMS = tuple(
 
 def _counted(name: str) -> Reading | None:
     """Read a text in which numbers differ from call to call alone."""
+    if not name.startswith(COUNTED_STARTS):
+        return None
     for op, kind, _, pattern in COUNTED_FORMS:
         if match := pattern.fullmatch(name):
             return Reading(

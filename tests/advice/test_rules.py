@@ -6,7 +6,9 @@ from functools import cache
 from string import Formatter
 
 import pytest
+from made_reports import Made
 
+import bridge
 from advice.rules import BATCHES, FIRES, QUIET, WORKERS, building, loading
 from advice.story import US, Story
 from bridge.analyze.checks.advice import RULES, Advice
@@ -237,3 +239,17 @@ def test_an_optimizer_of_foreach_ops_takes_many_tensors_at_once(tmp_path):
                 with story.op("aten::_foreach_add_"):
                     story.kernel(us=3)
     assert of_rule(story.load(tmp_path), "single-tensor-optimizer") is None
+
+
+def test_kernels_of_no_time_on_two_gpus_are_alike(tmp_path):
+    """A clock that is too coarse: no rule divides by a mean of 0 ns."""
+    made = Made()
+    for n in range(8):
+        for device in (0, 1):
+            start = 100 * n + 50 * device
+            made.launched(
+                "kernels", start, 100, start + 10, start + 10, name=made.string("k"), device=device
+            )
+    path = made.written(tmp_path / "r.sqlite")
+    advice = bridge.load(path).advise().advice
+    assert "uneven-gpus" not in {one.name for one in advice}

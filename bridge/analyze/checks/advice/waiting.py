@@ -160,7 +160,8 @@ def uneven_gpus(evidence: Evidence) -> Finding | None:
     for one in np.unique(owner).tolist():  # one iteration per process
         mine = np.flatnonzero(owner == one)
         if _is_alike(evidence, places, home, mine):
-            factor[mine] = total[mine].mean() / np.maximum(total[mine], 1)
+            time = np.maximum(total[mine], 1)
+            factor[mine] = time.mean() / time
     worst = int(np.argmin(factor)) if len(factor) else 0
     if not len(factor) or factor[worst] * MIN_MORE > 1:
         return None
@@ -198,7 +199,7 @@ def _is_alike(evidence: Evidence, places: Ints, home: Ints, users: Ints) -> bool
     for other, times in zip(count[1:], mean[1:], strict=True):
         if ((other > 0) != used).any() or (np.abs(other - count[0]) > MOST_OTHER * count[0]).any():
             return False
-        ratio = times[used] / mean[0][used]
+        ratio = np.maximum(times[used], 1) / np.maximum(mean[0][used], 1)  # kernels may take 0 ns
         if len(ratio) and ratio.max() - ratio.min() > MOST_OTHER * ratio.mean():
             return False
     return len(users) > 1

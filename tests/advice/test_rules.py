@@ -252,4 +252,4 @@ def test_kernels_of_no_time_on_two_gpus_are_alike(tmp_path):
             )
     path = made.written(tmp_path / "r.sqlite")
     advice = bridge.load(path).advise().advice
-    assert "uneven-gpus" not in {one.name for one in advice}
+    assert "uneven-gpus" not in {one.rule.name for one in advice}

@@ -23,6 +23,7 @@ KINDS = tuple(  # the first of these that occurs in a process marks its steps
         rf"ProfilerStep{NUMBERED}",
         r"\[Executor\] _forward_step (\d{1,18}): .*",  # of TensorRT-LLM
         r"denoising_step_(\d{1,18})_t\d+",  # of SGLang
+        r"[^#]+#(?:[^#]*,)?step_num=(\d{1,18})(?:,[^#]*)?#",  # jax.profiler.StepTraceAnnotation
         rf"(?:{PREFIX})?step{NUMBERED}?",
         rf"(?:{PREFIX})?iter(?:ation)?{NUMBERED}?",
         rf"(?:{PREFIX})?(?:mini[ _-]?)?batch{NUMBERED}",

@@ -55,9 +55,15 @@ def device_frame(activities: frames.Activities) -> frames.Devices:
 
 
 def _named_columns(work: Slices) -> dict[str, Any]:
-    """Return the columns that the names of device work give: its kind, and its names."""
     code, values = distinct([clean(name) for name in work.name])
-    kinds = [_kind(name) for name in values]
+    return named_columns(code, values, [kind_of(name) for name in values])
+
+
+def named_columns(code: Ints, values: Sequence[str], kinds: Sequence[str]) -> dict[str, Any]:
+    """Return the columns that the names of device work give, and their kinds: kind, direction and names.
+
+    ``code`` is a number into names and kinds per row.
+    """
     ways = [
         _way(name) if kind == frames.MEMCPY else ""
         for name, kind in zip(values, kinds, strict=True)
@@ -86,10 +92,13 @@ def _short_name(name: str, kind: str, way: str) -> str:
     """Return the name of an activity in tables; ``way`` is the ends of a copy."""
     if kind == frames.KERNEL:
         return short_name(name)
+    if kind == frames.GRAPH:
+        return name
     return FILL if kind == frames.MEMSET else f"[CUDA memcpy {way}]"
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
+    """Return the kind of device work, by its name."""
     if SET.search(name):
         return frames.MEMSET
     return frames.MEMCPY if COPY.search(name) else frames.KERNEL

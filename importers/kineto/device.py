@@ -72,7 +72,7 @@ def owners(by: Mapping[str, Events], launches: frames.Launches, hosts: Ints) -> 
     }
 
 
-class _UniqueValues:
+class UniqueValues:
     """Map keys to values; -1 for unknown keys and for keys with several values."""
 
     def __init__(self, keys: Ints, values: Ints) -> None:
@@ -90,17 +90,17 @@ class _UniqueValues:
         return np.where(self.keys[place] == keys, self.values[place], MISSING)
 
 
-def _processes_of_calls(launches: frames.Launches) -> _UniqueValues:
+def _processes_of_calls(launches: frames.Launches) -> UniqueValues:
     ids, process = launches.correlation, launches.process
     calls = np.flatnonzero(ids > 0)
-    return _UniqueValues(ids[calls], process[calls])
+    return UniqueValues(ids[calls], process[calls])
 
 
-def _processes_of_devices(pids: Sequence[Ints], process: Sequence[Ints]) -> _UniqueValues:
+def _processes_of_devices(pids: Sequence[Ints], process: Sequence[Ints]) -> UniqueValues:
     """Map the pids of devices in the trace to the process of all their known events."""
     all_pids, processes = np.concatenate(pids), np.concatenate(process)
     known = np.flatnonzero(processes != MISSING)
-    return _UniqueValues(all_pids[known], processes[known])
+    return UniqueValues(all_pids[known], processes[known])
 
 
 def _pids(events: Events) -> Ints:

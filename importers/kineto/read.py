@@ -60,8 +60,8 @@ class Places:
 
     def __init__(self, hosts: Sequence[Located]) -> None:
         where = [pair for events in hosts for pair in events.where]
-        self.pids = _numbers(pid for pid, _ in where)
-        self.tids = _numbers(tid for _, tid in where)
+        self.pids = numbers_of(pid for pid, _ in where)
+        self.tids = numbers_of(tid for _, tid in where)
         self.used = {(_identifier(pid), _identifier(tid)) for pid, tid in where}
 
     def process(self, events: Located) -> Ints:
@@ -109,7 +109,7 @@ def _identifier(value: Any) -> int | str:
     return str(value)
 
 
-def _numbers(values: Iterable[Any]) -> dict[int | str, int]:
+def numbers_of(values: Iterable[Any]) -> dict[int | str, int]:
     """Number distinct values: by themselves where they fit into 24 bits, else from the top."""
     distinct = dict.fromkeys(map(_identifier, values))
     numbers = {

@@ -31,7 +31,6 @@ GRAPH_OF_NODE, GRAPH_NODE = "cuda_graph_id", "cuda_graph_node_id"
 # Events on a stream that are no work of it, by their stats or names: allocations, and how long they live.
 NO_WORK_STATS = ("memalloc_details", "MemFree_details", "MemoryResidency_details")
 NO_WORK = re.compile(r"Memory(?:Alloc|Free|Residency)|UnifiedMemory|Overhead")
-DETAIL = re.compile(r"(\w+):([\w,.]+)")  # of `regs:32 grid:1,2,3 kind_src:pinned`
 DIGITS = 18  # of a number in a text
 AXES = ("x", "y", "z")
 NUMBERS = {
@@ -120,7 +119,7 @@ def _names(work: Part, kind: Ints, graph: Ints) -> dict[str, frames.Column]:
 def _kernel_columns(work: Part) -> dict[str, frames.Column]:
     """Return registers, shared memory, grid and block of kernels."""
     texts = work.texts(KINDS[frames.KERNEL])
-    known = [dict(DETAIL.findall(text)) for text in texts.texts]
+    known = [_details(text) for text in texts.texts]
     columns = {
         ours: [_integer(facts.get(key, "")) for facts in known] for key, ours in NUMBERS.items()
     }
@@ -140,13 +139,18 @@ def _memory_columns(work: Part) -> dict[str, frames.Column]:
     both = Names.concat([copies, fills])
     code = np.split(both.codes, 2)
     texts = Names(np.where(code[0] == MISSING, code[1], code[0]), both.texts)
-    known = [dict(DETAIL.findall(text)) for text in texts.texts]
+    known = [_details(text) for text in texts.texts]
     values = {
         "bytes": [_integer(facts.get("size", facts.get("num_bytes", ""))) for facts in known],
         "source_kind": [_memory(facts.get("kind_src")) for facts in known],
         "target_kind": [_memory(facts.get("kind_dst", facts.get("kind"))) for facts in known],
     }
     return {name: _of_texts(texts, numbers) for name, numbers in values.items()}
+
+
+def _details(text: str) -> dict[str, str]:
+    """Return the details in a text such as `regs:32 grid:1,2,3 kind_src:pinned`."""
+    return dict(part.split(":", 1) for part in text.split() if ":" in part)
 
 
 def _of_texts(texts: Names, values: list[int]) -> Ints:

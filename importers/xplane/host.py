@@ -31,7 +31,7 @@ PYTHON_MARK = "$"  # the names of functions of Python begin with it
 END = "end: "  # begins the name of the event that an op of XLA has ended
 GRAPH_CALL = re.compile(r" \(CudaGraph:\d+\)$")  # which graph a call launches
 PROCESS = "process_id"  # a stat of planes
-CATEGORIES = (PYTHON,)
+MAX_STATS = 64  # of an event that are kept
 RANGES, CALLS, MARKS, SKIPPED = range(4)  # what events of the host are
 
 
@@ -56,7 +56,7 @@ class Places:
         thread, first = np.unique(self.thread[lines], return_index=True)
         lines = lines[first]
         names = [
-            name.removesuffix(f"/{number % 2**64}")
+            name.removesuffix(f"/{number}")
             for name, number in zip(
                 space.line_name[lines], space.line_number[lines].tolist(), strict=True
             )
@@ -230,7 +230,8 @@ def _stats_as_json(stats: Stats, row: Ints, rows: int) -> Names:
     is_text = np.isin(stats.kind, TEXTS)
     (value, _) = distinct_keys(stats.name.codes, is_text.astype(np.int64), stats.value)
     first = np.searchsorted(owner, np.arange(rows))
-    count, code = np.bincount(owner, minlength=rows), np.full(rows, MISSING)
+    count = np.minimum(np.bincount(owner, minlength=rows), MAX_STATS)
+    code = np.full(rows, MISSING)
     for place in range(int(count.max(initial=0))):
         more = np.flatnonzero(count > place)
         code[more], _ = distinct_keys(code[more], value[first[more] + place])

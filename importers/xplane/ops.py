@@ -16,8 +16,8 @@ from bridge.importers.xplane.scopes import Path, path_of
 from bridge.importers.xplane.space import Part
 
 OP, MODULE, PROGRAM, RUN = "hlo_op", "hlo_module", "program_id", "run_id"  # stats of events
-# Stats that have the name of an op in the user's program, where the file does not tell of its instructions.
-OP_NAME_STATS = ("name", "tf_op")
+# Stats with the name of an op in the user's program; of the one in the middle that before it is the beginning.
+OP_NAME_STATS = ("prefix", "name", "tf_op")
 
 
 class Op(NamedTuple):
@@ -26,7 +26,7 @@ class Op(NamedTuple):
     module: str
     name: str
     instruction: Instruction
-    op_names: tuple[str, ...]
+    op_names: tuple[str, ...]  # what `OP_NAME_STATS` say
 
     @property
     def text(self) -> str:
@@ -36,8 +36,9 @@ class Op(NamedTuple):
     @property
     def op_name(self) -> str:
         """The name of the op in the user's program."""
-        known = self.instruction.op_name
-        return known or next((name for name in self.op_names if "/" in name), "")
+        prefix, name, tf_op = self.op_names
+        told = "/".join(part.strip("/") for part in (prefix, name) if part) if name else tf_op
+        return self.instruction.op_name or (told if "/" in told else "")
 
     @property
     def path(self) -> Path:

@@ -22,7 +22,7 @@ from bridge.importers.xplane.hlo import Programs
 from bridge.importers.xplane.host import CORRELATION, Host, Places
 from bridge.importers.xplane.ops import Ops
 from bridge.importers.xplane.space import Part, Space
-from bridge.importers.xplane.wire import DamagedMessageError, Wire
+from bridge.importers.xplane.wire import LARGEST, DamagedMessageError, Wire
 
 LOG = logging.getLogger("bridge.importers")
 
@@ -34,6 +34,7 @@ HOST = "/host:"
 NOT_EVENTS = ("/host:metadata", "/host:__ScopeRangeCallStack__", "/host:tfstreamz")
 STARTED = "profile_start_time"  # stat of a plane: the time since the epoch at which times are 0
 PRODUCT = "XLA profiler"
+MOST_WARNINGS, LONGEST_WARNING = 10, 300  # lines, and characters of one
 EPOCH = 10**17  # a time above it is one since the Unix epoch
 DAMAGED = "cut off or damaged; copy it again, or profile again"
 
@@ -50,6 +51,8 @@ def is_xplane(path: Path) -> bool:
 def read(path: Path, details: Details = True) -> Capture:
     """Read a profile; raises a `ReportError` if it is damaged or nothing was recorded."""
     name = os.fsencode(path.name).decode(errors="replace")
+    if path.stat().st_size > LARGEST:
+        raise NotAReport(f"{name}: larger than 2 GiB, which no profile of this format is")
     try:
         space = Space.of(Wire.of(path))
         programs = Programs(space)
@@ -140,8 +143,8 @@ def _warnings(name: str, space: Space, activities: frames.Activities, unread: in
         yield f"{name}: {space.broken} events left out: without a name or a possible time, or sums of several"
     if not space.hosts:
         yield f"{name}: it ends without the name of its host, which the profiler writes last: it may be cut off"
-    for warning in space.warnings:
-        yield f"{name}: the profiler says: {' '.join(warning.split())}"
+    for warning in space.warnings[:MOST_WARNINGS]:
+        yield f"{name}: the profiler says: {' '.join(warning.split())[:LONGEST_WARNING]}"
 
 
 READER = Reader("xplane", is_xplane, read)

@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bridge.importers.arrays import MISSING, Flags, Ints
+from bridge.importers.arrays import MISSING, Flags, Ints, lookup
 from bridge.importers.frames import Frame, Names
 
 TRANSFORMED = re.compile(r"(\w*)\((.*)\)")
 FUNCTIONS = frozenset(["jit", "pjit"])  # functions that are compiled: they are no parts of a model
 BACKWARD = "transpose("
+MAX_NAME, MAX_MODULES = (
+    4096,
+    64,
+)  # characters of an op's name, and modules around it, that are looked at
 # Components that JAX writes of its own control flow and function calls.
 STRUCTURE = re.compile(
     r"while|body|cond|scan|branch_\d+_fun|checkpoint|remat\d?|rematted_computation|shard_map"
@@ -42,9 +46,9 @@ class Path(NamedTuple):
 
 def path_of(op_name: str) -> Path:
     """Return the modules that the name of an op tells; of several names the first counts."""
-    *scopes, _ = _components(op_name.partition(";")[0])
+    *scopes, _ = _components(op_name.partition(";")[0][:MAX_NAME])
     modules = [name for scope in scopes if (name := _module(scope))]
-    return Path(tuple(modules), any(BACKWARD in scope for scope in scopes))
+    return Path(tuple(modules[:MAX_MODULES]), any(BACKWARD in scope for scope in scopes))
 
 
 def _components(op_name: str) -> list[str]:
@@ -142,13 +146,13 @@ def _table(paths: Sequence[Path]) -> tuple[list[str], Ints]:
 
 def _parents(thread: Ints, start: Ints, end: Ints) -> Ints:
     """Return the place of the range around each one, -1 for none; they are sorted, outer ones first."""
-    depth, place = _depths(thread, start, end), np.arange(len(thread))
-    parent = np.full(len(thread), MISSING)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        outer = np.maximum.accumulate(np.where(depth == level - 1, place, MISSING))
-        rows = np.flatnonzero(depth == level)
-        parent[rows] = outer[rows]
-    return parent
+    place, depth = np.arange(len(thread)), _depths(thread, start, end)
+    by_depth = np.argsort(depth, kind="stable")
+    keys = (depth * len(thread) + place)[by_depth]
+    outer = (
+        np.searchsorted(keys, (depth - 1) * len(thread) + place) - 1
+    )  # the last before it that is one level out
+    return np.where(depth > 0, lookup(by_depth, outer), MISSING)
 
 
 def _depths(thread: Ints, start: Ints, end: Ints) -> Ints:

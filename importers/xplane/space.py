@@ -12,12 +12,21 @@ from functools import cached_property
 
 import numpy as np
 
-from bridge.importers.arrays import MISSING, Flags, Integers, Ints, lookup, positions, scatter
+from bridge.importers.arrays import (
+    MISSING,
+    Flags,
+    Integers,
+    Ints,
+    factorize,
+    lookup,
+    positions,
+    scatter,
+)
 from bridge.importers.capture import MAX_DISTANCE_NS, MAX_SPAN_NS
 from bridge.importers.frames import Frame, Names
 from bridge.importers.kineto.events import clean_names
 from bridge.importers.records import record
-from bridge.importers.xplane.wire import LENGTH, VARINT, Fields, Wire
+from bridge.importers.xplane.wire import FIXED64, LENGTH, VARINT, Fields, Wire
 
 PLANES, WARNINGS, HOSTS = 1, 3, 4  # fields of a space
 PLANE_NAME, LINES, EVENT_NAMES, STAT_NAMES, PLANE_STATS = 2, 3, 4, 5, 6  # of a plane
@@ -27,6 +36,8 @@ LINE_ID, LINE_NAME, TIMESTAMP, EVENTS = 1, 2, 3, 4  # of a line
 EVENT_NAME, OFFSET, DURATION, EVENT_STATS, OCCURRENCES = 1, 2, 3, 4, 5  # of an event
 STAT_NAME, DOUBLE, UNSIGNED, INTEGER, TEXT, BYTES, REFERENCE = 1, 2, 3, 4, 5, 6, 7  # of a stat
 WHOLE_NUMBERS, TEXTS = (UNSIGNED, INTEGER), (TEXT, REFERENCE)
+# The wire type of each field of a stat that is a value, -1 for others.
+VALUE_WIRES = np.array([-1, -1, FIXED64, VARINT, VARINT, LENGTH, LENGTH, VARINT, -1])
 INTERNAL = "_"  # names of the profiler's own stats, which link events, begin with it
 PS_PER_NS = 1000
 ROWS = 1 << 18  # messages whose fields are held at a time
@@ -200,7 +211,9 @@ class Stats:
     def names(self, name: str, owners: int) -> Names:
         """Return a text of each owner, none where it has none."""
         rows = np.flatnonzero(self.name.among(name) & np.isin(self.kind, TEXTS))
-        return Names(scatter(self.value[rows], self.owner[rows], owners), self.texts)
+        code, texts = factorize(self.value[rows])
+        distinct = [self.texts[text] for text in texts.tolist()]
+        return Names(scatter(code, self.owner[rows], owners), distinct)
 
     def bytes(self, name: str) -> tuple[Ints, Ints, Ints]:
         """Return the owner of each stat of this name that is bytes, and where these lie."""
@@ -211,7 +224,8 @@ class Stats:
 def _stats(part: Messages, plane: Ints, catalog: Catalog, is_internal: Flags) -> tuple[Ints, ...]:
     """Return owner, row of the name, kind, value and end of the stats in some messages."""
     fields = part.fields
-    rows = np.flatnonzero((fields.number > STAT_NAME) & (fields.number <= REFERENCE))
+    expected = VALUE_WIRES[np.clip(fields.number, 0, len(VALUE_WIRES) - 1)]
+    rows = np.flatnonzero(fields.wire == expected)
     place = scatter(rows, fields.message[rows], len(part))  # the last of a message counts
     row = catalog.rows(plane[part.owner], part.integers(STAT_NAME))
     kept = np.flatnonzero((row != MISSING) & (place != MISSING))
@@ -313,7 +327,9 @@ def _events_of(
     sound = _within(timestamp, MAX_SPAN_NS) & _within(offset, MAX_SPAN_NS)
     sound &= (length >= 0) & (length <= MAX_DISTANCE_NS * PS_PER_NS) & ~part.has(OCCURRENCES)
     timestamp, offset, length = (np.where(sound, c, 0) for c in (timestamp, offset, length))
-    row = np.where(sound, names.rows(plane, part.integers(EVENT_NAME)), MISSING)
+    row = names.rows(plane, part.integers(EVENT_NAME))
+    sound &= lookup(names.name != "", row, False)
+    row = np.where(sound, row, MISSING)
     start, end = (timestamp + ps // PS_PER_NS for ps in (offset, offset + length))
     stats = part.parts(EVENT_STATS)
     return (part.owner, plane, row, start, end), (stats.owner + first, stats.start, stats.end)

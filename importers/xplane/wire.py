@@ -29,7 +29,8 @@ CURSORS = 1 << 15  # that go on together: their columns fit into the cache
 LONG = 2048  # bytes of a message that gets several cursors
 CHUNK = 1 << 19  # bytes in which `cuts` follows fields at a time
 BLOCK = 512  # bytes between the cursors of a very long message
-LENGTH_BYTES = 4  # of a length that `cuts` follows; longer ones are read one by one
+LARGEST = (1 << 31) - (1 << 20)  # bytes of a file; protobuf knows no message of 2 GiB
+SHORT = 4  # bytes of a number that are read at once
 
 Words = NDArray[np.uint64]
 Places = NDArray[np.int32]  # of bytes in a chunk
@@ -91,9 +92,9 @@ class Wire:
 
     @classmethod
     def of(cls, path: Path) -> Wire:
-        """Read a file; raises `DamagedMessageError` if it becomes shorter meanwhile."""
+        """Read a file of at most `LARGEST` bytes; raises `DamagedMessageError` if it becomes shorter meanwhile."""
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            size = min(os.fstat(file.fileno()).st_size, LARGEST)
             data = np.zeros(size + PADDING, np.uint8)
             if file.readinto(data[:size].data) < size:
                 raise DamagedMessageError
@@ -216,15 +217,14 @@ class Wire:
         return int(self._field(here, np.array([end]))[-1][0])
 
     def _followed(self, start: int, end: int, block: int) -> tuple[list[int], int]:
-        """Return the first beginning of a field in each block from a position on, and the last field's end.
-
-        If that field cannot be followed, it is its beginning.
-        """
+        """Return the first beginning of a field in each block from a position on, and the last field's end."""
         exits, places, at = _exits(self._next(start, end), block), [], 0
         while 0 <= at < end - start:
             place, at = at, int(exits[at % block, at // block])
             places.append(start + place)
-        return (places, start + at) if at >= 0 else (places[:-1], places[-1])
+        if at < 0:
+            raise DamagedMessageError
+        return places, start + at
 
     def _next(self, start: int, end: int) -> Places:
         """Return where a field ends that begins at each position, counted from the first; -1 if it is not known."""
@@ -236,21 +236,25 @@ class Wire:
         after_tag, wire = np.minimum(behind[:count], count + LONGEST), data[:count] & WIRE
         after = behind[after_tag]
         result = np.where(wire == VARINT, after, np.int32(-1))
-        long = np.flatnonzero((wire == LENGTH) & (after - after_tag <= LENGTH_BYTES))
-        result[long] = after[long] + self._lengths(start, after_tag[long])
+        long = np.flatnonzero(wire == LENGTH)
+        result[long] = self._ends(start, after_tag[long], after[long])
         for fixed, length in ((FIXED64, WORD), (FIXED32, WORD // 2)):
             rows = np.flatnonzero(wire == fixed)
             result[rows] = after_tag[rows] + np.int32(length)
         return result
 
-    def _lengths(self, start: int, place: Places) -> Places:
-        """Return the numbers of up to four bytes that begin at places behind a position."""
-        word = self.words[start + place].astype(np.uint32)
+    def _ends(self, start: int, length: Places, content: Places) -> Places:
+        """Return the ends of contents whose lengths are written at places; -1 where one is too long or no number."""
+        word = self.words[start + length].astype(np.uint32)
         stop = ~word & np.uint32(HIGH & WHOLE)
         value = word & (((stop & (~stop + np.uint32(1))) << np.uint32(1)) - np.uint32(1))
-        parts = ((value >> np.uint32(8 * n)) & np.uint32(GROUP) for n in range(LENGTH_BYTES))
+        parts = ((value >> np.uint32(8 * n)) & np.uint32(GROUP) for n in range(SHORT))
         joined = (part << np.uint32(GROUP_BITS * n) for n, part in enumerate(parts))
-        result: Places = np.bitwise_or.reduce([*joined]).astype(np.int32)
+        result: Places = content + np.bitwise_or.reduce([*joined]).astype(np.int32)
+        larger = np.flatnonzero(content - length > SHORT)
+        number, size = self.varints(start + length[larger].astype(np.int64))
+        fits = (size <= LONGEST) & (number >= 0) & (number <= self.size)
+        result[larger] = np.where(fits, content[larger] + np.where(fits, number, 0), -1)
         return result
 
 

@@ -36,8 +36,8 @@ def load(
     Formats: exports of Nsight Systems of any version as SQLite, Arrow or Parquet, of which a folder of
     tables is one report; ``.nsys-rep`` and ``.qdrep`` files where nsys is installed; reports of
     Nsight Compute (``.ncu-rep``, and the output of ``ncu --csv``); traces of PyTorch's profiler
-    (``.json``, ``.json.gz``), MXNet, MegEngine, RAF, TensorFlow, TVM and other programs in that format; snapshots of
-    torch.cuda.memory (``.pickle``, ``.json``); recordings of
+    (``.json``, ``.json.gz``), MXNet, MegEngine, RAF, TensorFlow, TVM and other programs in that format; profiles of
+    JAX and TensorFlow (``.xplane.pb``); snapshots of torch.cuda.memory (``.pickle``, ``.json``); recordings of
     sessions without a profiler (``.jsonl``). A text with a protocol, as ``s3://bucket/report.sqlite``,
     is a URL: the report is fetched into a temporary folder and deleted after it is read.
 

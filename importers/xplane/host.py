@@ -220,9 +220,8 @@ def _frame(ranges: Spans, process: int) -> tuple[frames.Ranges, Texts]:
 
 def _stats_as_json(stats: Stats, row: Ints, rows: int) -> Names:
     """Return the stats of events as JSON texts, none where there are none; ``row`` is that of each owner, or -1."""
-    kept = np.flatnonzero(
-        (row[stats.owner] != MISSING) & np.isin(stats.kind, (*WHOLE_NUMBERS, *TEXTS))
-    )
+    is_told = np.isin(stats.kind, (*WHOLE_NUMBERS, *TEXTS)) & (stats.name != STEP)
+    kept = np.flatnonzero(is_told & (row[stats.owner] != MISSING))
     stats = stats.take(kept)
     owner = row[stats.owner]
     order = np.argsort(owner, kind="stable")

@@ -46,11 +46,10 @@ class Op(NamedTuple):
 
     @property
     def details(self) -> str:
-        """What is known of it, as JSON."""
+        """What is known of it besides its text, as JSON."""
         known = self.instruction
         facts = {
             "hlo_module": self.module,
-            "hlo_op": self.name,
             "op_name": self.op_name,
             "opcode": known.opcode,
             "fused": [*known.fused],

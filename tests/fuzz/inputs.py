@@ -124,6 +124,13 @@ def _of_snapshot(source: Path, target: Path, chance: random.Random) -> None:
     )
 
 
+def _profiles(folder: Path) -> list[Path]:
+    from xplane import made_xplane  # needs protobuf
+
+    made = made_xplane.gpu_profile().write(folder / "made.xplane.pb")
+    return [TESTS / "xplane/data/cpu-training.xplane.pb", made]
+
+
 def _logs(_: Path) -> list[Path]:
     return sorted((TESTS / "onednn/data").glob("*.log"))
 
@@ -148,6 +155,7 @@ IMPORTERS = {
     "ncu-rep": Importer(bytes_of, opening.report, _none, ("ncu/*.ncu-rep",)),
     "recording": Importer(documents.of_lines, opening.report, _recordings),
     "snapshot": Importer(_of_snapshot, opening.report, _snapshots),
+    "xplane": Importer(bytes_of, opening.report, _profiles),
     "onednn": Importer(documents.of_cells, opening.log, _logs),
     "budget": Importer(documents.of_text, opening.budget, _written("budget.toml", BUDGET)),
     "rules": Importer(documents.of_text, opening.rules, _written("rules.toml", RULES)),

@@ -29,7 +29,7 @@ def steps_of(*ranges):
     [
         ("ProfilerStep#12", 12), ("step 3", 3), ("Step #4", 4), ("step_5", 5), ("train_step 6", 6), ("global-step=7", 7),
         ("iteration 8", 8), ("iter:9", 9), ("ITER 10", 10), ("Batch 11", 11), ("mini-batch 12", 12), ("Step 20 to 30", 20),
-        ("batch 3/100", 3), ("step", -1), ("training_step", -1), ("iteration", -1),
+        ("batch 3/100", 3), ("step", -1), ("training_step", -1), ("iteration", -1), ("my loop#step_num=5,_r=1#", 5), ("TSL:train:#_r=1,step_num=6#", 6),
     ],
 )  # fmt: skip
 def test_names_of_steps(name, number):
@@ -39,7 +39,7 @@ def test_names_of_steps(name, number):
 
 
 @pytest.mark.parametrize(
-    "name", ["Optimizer.step#Adam.step", "batch", "stepper 3", "aten::step", "step 3 forward", "iterator 1", "batch_norm", ""]
+    "name", ["Optimizer.step#Adam.step", "batch", "stepper 3", "aten::step", "step 3 forward", "iterator 1", "batch_norm", "", "f#step_num=x#", "f#a_step_num=5#", "step_num=5"]
 )  # fmt: skip
 def test_names_that_are_no_steps(name):
     assert list(_step_kinds([name])[0]) == [-1]

@@ -115,7 +115,7 @@ def test_work_of_a_gpu_as_jaxs_own_reader_has_it(tmp_path):
     """No GPU: JAX's reader is given the made profile."""
     path = made.gpu_profile().write(tmp_path / "g.xplane.pb")
     expected = sums(
-        (name, start * 1000 // 1000, end)
+        (name, start, end)
         for line, name, start, end, _ in witness(path, "/device:GPU:1")
         if line.startswith("Stream") and "fusion" in name
     )

@@ -16,9 +16,8 @@ from bridge.importers.xplane.host import CORRELATION
 from bridge.importers.xplane.space import Part, Space
 
 PLANE = re.compile(r"/device:GPU:(\d{1,9})")
-STREAM = re.compile(
-    r"Stream #(\d{1,18})"
-)  # other lines of a GPU are made of these, or are counters
+# Lines of a GPU with its work; others are made of these, or are counters.
+STREAM = re.compile(r"Stream #(\d{1,18})")
 CONTEXT = re.compile(r"\$*(\d{1,18})")
 # Stats that tell the kind of work.
 KINDS = {

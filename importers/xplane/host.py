@@ -93,11 +93,10 @@ class Host:
     def common(self, rows: Ints) -> dict[str, Any]:
         """Return the columns that say when and where events were."""
         events = self.part.events
-        thread = self.places.thread[events.line[rows]]
         return {
             "start": events.start[rows],
             "end": events.end[rows],
-            "thread": thread,
+            "thread": self.places.thread[events.line[rows]],
             "process": np.full(len(rows), self.places.process),
         }
 
@@ -192,9 +191,8 @@ def _is_python(names: Names) -> Flags:
 
 def _frame(ranges: Spans, process: int) -> tuple[frames.Ranges, Texts]:
     """Return the frame `ranges`, outer ones before inner ones, and its texts."""
-    inner = (
-        ranges.module == MISSING
-    )  # of ranges of one start and one end, modules are the outer ones
+    # Of ranges with one start and one end, modules are the outer ones.
+    inner = ranges.module == MISSING
     ranges = ranges.take(np.lexsort((ranges.module, inner, -ranges.end, ranges.start)))
     texts = Texts.of(ranges.text.texts or [""])
     name_code, names = texts.factorize(name_lengths(texts))

@@ -19,10 +19,8 @@ from bridge.importers.frames import Frame, Names
 TRANSFORMED = re.compile(r"(\w*)\((.*)\)")
 FUNCTIONS = frozenset(["jit", "pjit"])  # functions that are compiled: they are no parts of a model
 BACKWARD = "transpose("
-MAX_NAME, MAX_MODULES = (
-    4096,
-    64,
-)  # characters of an op's name, and modules around it, that are looked at
+MAX_NAME = 4096  # characters of an op's name that are looked at
+MAX_MODULES = 64  # around an op
 # Components that JAX writes of its own control flow and function calls.
 STRUCTURE = re.compile(
     r"while|body|cond|scan|branch_\d+_fun|checkpoint|remat\d?|rematted_computation|shard_map"
@@ -68,9 +66,9 @@ def _module(scope: str) -> str:
         if match[1] in FUNCTIONS:
             return ""
         scope = match[2]
-    return (
-        "" if STRUCTURE.fullmatch(scope) else re.sub(r"\s", "_", scope).strip(":").replace("/", ".")
-    )
+    if STRUCTURE.fullmatch(scope):
+        return ""
+    return re.sub(r"\s", "_", scope).strip(":").replace("/", ".")
 
 
 # -- Ranges
@@ -149,9 +147,8 @@ def _parents(thread: Ints, start: Ints, end: Ints) -> Ints:
     place, depth = np.arange(len(thread)), _depths(thread, start, end)
     by_depth = np.argsort(depth, kind="stable")
     keys = (depth * len(thread) + place)[by_depth]
-    outer = (
-        np.searchsorted(keys, (depth - 1) * len(thread) + place) - 1
-    )  # the last before it that is one level out
+    # The last one before it that is one level out.
+    outer = np.searchsorted(keys, (depth - 1) * len(thread) + place) - 1
     return np.where(depth > 0, lookup(by_depth, outer), MISSING)
 
 

@@ -278,6 +278,12 @@ def test_kernels_have_the_op_that_xla_launched_them_for(gpu):
     }
 
 
+def test_fused_kernels_tell_what_their_program_says_that_they_compute(gpu):
+    table = gpu.by("kernel,fused")
+    rows = zip(table["kernel"], table["fused"], table["count"].tolist(), strict=True)
+    assert sorted(rows) == [("fusion_3", "multiply, add", 2), ("fusion_4", "multiply, add", 2)]
+
+
 @pytest.mark.parametrize("with_program", [True, False])
 def test_modules_of_kernels_by_the_program_or_by_what_the_events_say(with_program, tmp_path):
     report = bridge.load(

@@ -100,12 +100,21 @@ def overloads(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     return _recorded(attributed, "overload", str)
 
 
+def fused(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct texts of what ops were fused from, ``multiply, add``, or ''."""
+    return _recorded(attributed, "fused", _listed_text)
+
+
 def call_stacks(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct recorded call stacks, or ''.
 
     A stack has a line per frame, the innermost first.
     """
     return _recorded(attributed, "stack", _stack_text)
+
+
+def _listed_text(result: Any) -> str:
+    return ", ".join(map(str, result)) if isinstance(result, list) else str(result)
 
 
 def _stack_text(result: Any) -> str:

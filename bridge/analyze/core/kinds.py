@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from bridge.analyze.core.call_details import fused
 from bridge.analyze.core.groups import ratio, sums
 from bridge.importers import frames
-from bridge.importers.arrays import positions
+from bridge.importers.arrays import lookup, positions
+from bridge.importers.frames import Names
 from bridge.join.arrays import NONE, Flags, Integers, Ints, distinct
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
@@ -47,16 +49,21 @@ def library(attributed: AttributedCapture) -> tuple[Integers, tuple[str, ...]]:
     return _codes_of_kernels(classes, lambda kernel: names.index(kernel.library))[code], names
 
 
-def fused_ops(attributed: AttributedCapture) -> tuple[Integers, tuple[str, ...]]:
+def fused_ops(attributed: AttributedCapture) -> tuple[Integers, list[str]]:
     """Return the ops that each kernel was fused from as a code, and the texts such as ``add, mul``.
 
-    The code is NONE for all other activities.
+    Its name says them, or what was recorded of its op. The code is NONE for all other activities.
     """
     code, names = _names(attributed)
-    texts = [", ".join(kernels.source_ops(name)) for name in names]
-    distinct = tuple(sorted({text for text in texts if text}))
-    code_of = {text: number for number, text in enumerate(distinct)}
-    return np.array([*(code_of.get(text, NONE) for text in texts), NONE], np.int64)[code], distinct
+    by_name = Names.of([*(", ".join(kernels.source_ops(name)) for name in names), ""])[code]
+    of_range, recorded = fused(attributed)
+    row = lookup(attributed.attribution.nesting.range, attributed.node)
+    of_op = Names(lookup(of_range, np.where(code == NONE, NONE, row)), recorded)
+    both = Names.concat([by_name, of_op])
+    own, told = np.split(both.codes, 2)
+    result = np.where(by_name == "", told, own)
+    is_empty = np.array([not text for text in both.texts])
+    return np.where(is_empty[result], NONE, result), both.texts
 
 
 def tensor_cores(attributed: AttributedCapture) -> Ints:

@@ -107,7 +107,13 @@ DIMENSIONS: Mapping[str, Dimension] = {
         Dimension("memcpy", "the memcpy by its direction, or memset", ACTIVITIES, ("operation",)),
         Dimension("kind", "the kind of work", ACTIVITIES, page="kernels.md"),
         Dimension("library", "the library that the kernel is from", ACTIVITIES, page="kernels.md"),
-        Dimension("fused", "the ops that a fused kernel computes", ACTIVITIES, page="kernels.md"),
+        Dimension(
+            "fused",
+            "the ops that a fused kernel computes",
+            ACTIVITIES,
+            details=INPUTS,
+            page="kernels.md",
+        ),
         Dimension("device", "the GPU", ACTIVITIES, of_one_report=True),
         Dimension(
             "stream",

@@ -102,7 +102,7 @@ def test_cursors_are_many():
     """A long message is read by many cursors: that of a million events would else take a step for each."""
     message = b"".join(field(4, LENGTH, bytes(20), 1) for _ in range(10_000))
     at = Wire(np.frombuffer(message + bytes(wire.PADDING), np.uint8)).cuts(0, len(message))
-    assert len(at) > 300
+    assert 300 < len(at) < 600
     assert (at % 22 == 0).all()
     assert np.diff(at).max() < 2 * wire.BLOCK
 

@@ -385,6 +385,56 @@ def test_programs_with_modules_of_one_name_are_told_apart_by_their_number(tmp_pa
     assert told == ["jit(f)/scope1/add", "jit(f)/scope2/add", None, None]
 
 
+def test_a_program_is_known_by_its_module_where_events_tell_no_number(tmp_path):
+    space = made.Space()
+    metadata, host = space.plane("/host:metadata"), space.plane("/host:CPU").line(1, "python")
+    packed = made.program("jit_f", 1, [[("add.1", "add", "jit(f)/scope/add", 0)]])
+    metadata.name("jit_f(1)", **{"Hlo Proto": packed, "program_id": 1})
+    for place, told in enumerate([{}, {"program_id": 1}, {"program_id": 2}]):
+        host.event(
+            f"add {place}", 9 * place * made.US, made.US, hlo_op="add.1", hlo_module="jit_f", **told
+        )
+    ranges = importers.load(space.write(tmp_path / "g.xplane.pb")).ranges
+    told = [json.loads(j).get("op_name") for j in ranges.json if j]
+    assert told == ["jit(f)/scope/add", "jit(f)/scope/add", None]
+
+
+def test_modules_do_not_go_on_from_one_range_thread_or_run_to_the_next(tmp_path):
+    """Ops of one module are in one range of it only while nothing around them ends."""
+    space = made.Space()
+    plane = space.plane("/host:CPU")
+    first, second = plane.line(1, "a"), plane.line(2, "b")
+    op = {"hlo_op": "add", "hlo_module": "jit_f", "name": "jit(f)/m/add"}
+    for call in range(2):  # two calls of two ops: a range of the module in each
+        first.event("call", 100 * call * made.US, 90 * made.US)
+        for place in range(2):
+            first.event("add", (100 * call + 10 * place + 1) * made.US, made.US, **op)
+    second.event("add", 0, made.US, **op)
+    for place, run in enumerate((5, 5, 6)):  # in no range: two executions
+        second.event("add", (300 + 10 * place) * made.US, made.US, run_id=run, **op)
+    ranges = importers.load(space.write(tmp_path / "g.xplane.pb")).ranges
+    us = 1000  # the first event is at 1 µs
+    found = sorted(
+        (thread, start // us - 1, end // us - 1)
+        for name, thread, start, end in zip(
+            ranges.name,
+            ranges.thread.tolist(),
+            ranges.start.tolist(),
+            ranges.end.tolist(),
+            strict=True,
+        )
+        if name == "module:m"
+    )
+    assert found == [(1, 1, 12), (1, 101, 112), (2, 0, 1), (2, 300, 311), (2, 320, 321)]
+
+
+def test_times_since_the_epoch_are_such(tmp_path):
+    space = made.Space()
+    space.plane("/host:CPU").line(1, "python", made.STARTED).event("f", made.US, made.US)
+    [facts] = importers.load(space.write(tmp_path / "g.xplane.pb")).facts
+    assert facts.epoch_ns == made.STARTED
+
+
 def test_a_step_that_jax_annotates_is_one_whatever_it_is_called(tmp_path):
     space = made.Space()
     line = space.plane("/host:CPU").line(1, "python")

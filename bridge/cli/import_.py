@@ -230,6 +230,7 @@ class ImportResult(NamedTuple):
     examples=(
         "bridge import report.sqlite",
         "bridge import rank0.sqlite rank1.sqlite --name nightly",
+        "bridge import report.sqlite --label 4f2a91c",
         "bridge import report.nsys-rep --ncu kernels.ncu-rep",
         "bridge import report.nsys-rep --graph-annotations annotations.pkl",
     ),
@@ -245,6 +246,7 @@ class ImportResult(NamedTuple):
     "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
 )
 @option("--name", help="Call the run by this name, as bridge diff takes it.")
+@option("--label", metavar="TEXT", help="What bridge trend writes at the run, as a commit.")
 @option("--quiet", "-q", is_flag=True, help="Print no table.")
 @worker_options.workers
 @rare_option(
@@ -265,6 +267,7 @@ def import_(
     ncu: tuple[Path, ...],
     verify: bool,
     name: str | None,
+    label: str | None,
     quiet: bool,
     keep: tuple[str, ...],
     workers: WorkerOptions,
@@ -278,6 +281,8 @@ def import_(
 
     if name is not None:
         store.check_name(name)
+    if label is not None:
+        store.check_label(label)
     request = ImportRequest(
         reports=worker_options.expand_reports(reports, workers),
         db=db,
@@ -292,6 +297,8 @@ def import_(
     imported = _in_workers(request, workers, keep) if workers.given else _whole(request, keep)
     if name is not None:
         _call(db, imported.run, name)
+    if label is not None:
+        store.label_run(db, imported.run, label)
     hints.select_run(db, imported.run)
     if not quiet:
         _show(imported.report, imported.worth)

@@ -35,6 +35,7 @@ def list_(db: Path) -> None:
             f"{run.id:>4}  {_minute(run.created)}  {_size(run, on_host.get(run.id))}  {_worth(run)}"
             f"  {', '.join(run.source)}{_beside(run)}"
             f"{'  (aggregates)' if run.tables else ''}{f'  ({run.name})' if run.name else ''}"
+            f"{f'  [{run.label}]' if run.label else ''}"
         )
 
 

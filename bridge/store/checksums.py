@@ -118,7 +118,7 @@ def check_columns(
 # -- The small rows of a run
 
 # The columns of version 13: a version that adds some leaves them out, and one that renames values
-# makes the checksums anew. The name of a run may change.
+# makes the checksums anew. The name and the label of a run may change.
 RUN = (
     "id created identity source activities gpu_ns attributed_ns ops version rules ncu quality tables"
     " totals worth summary"

@@ -1,4 +1,4 @@
-"""Lists, finds, names and removes runs, and deletes rows of imports that did not finish."""
+"""Lists, finds, names, labels and removes runs, and deletes rows of imports that did not finish."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TABLES = (*FRAMES, *MEASURED, *OTHERS, *SUMMARIES.values())  # whose rows belong
 LISTS = ("source", "ncu", "tables")  # of names, as JSON
 FIELDS = {  # types of the other columns; those that are not named are integers
     **dict.fromkeys(("created", "identity", "rules"), str),
-    "name": str | None,
+    **dict.fromkeys(("name", "label"), str | None),
     "quality": int | None,
 }
 Row = dict[str, Any]
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 @record
 class Run:
-    """One import: its number, time, sources, headline figures in ns, rules and name.
+    """One import: its number, time, sources, headline figures in ns, rules, name and label.
 
     ``ncu`` are reports of Nsight Compute that were matched to ``source``; ``quality`` is the score
     of the capture, None if it was not stored. ``tables`` are those of a run of aggregates, which
@@ -57,6 +57,7 @@ class Run:
     identity: str
     rules: str
     name: str | None
+    label: str | None
     ncu: tuple[str, ...]
     quality: int | None
     tables: tuple[str, ...]
@@ -127,6 +128,19 @@ def check_name(name: str) -> None:
     """Raise StoreError for a text that cannot be the name of a run."""
     if not name.strip() or name.isdecimal():
         raise StoreError(f"{name!r} cannot name a run: a name is neither empty nor a number")
+
+
+def label_run(path: Path, run: int, label: str) -> None:
+    """Give a run a label, which other runs may have too. Raises StoreError for a text that is no label."""
+    check_label(label)
+    with exclusive_writer(path), open_store(path) as database:
+        database.execute("UPDATE runs SET label = ? WHERE id = ?", [label, run])
+
+
+def check_label(label: str) -> None:
+    """Raise StoreError for a text that cannot be the label of a run."""
+    if not label.strip() or not label.isprintable():
+        raise StoreError(f"{label!r} cannot label a run: a label is one line that is not empty")
 
 
 def get_row(database: Database, path: Path, run: int | str | None) -> Run:

@@ -21,7 +21,7 @@ from bridge.join.attributed import DIRECTIONS
 from bridge.knowledge.kernels import readable_names
 from bridge.output import OutputError
 
-VERSION = 17
+VERSION = 18
 PATIENCE_S = 30  # for locks of other processes
 
 # The tables for the frames have the columns of the frame and those of the attribution.
@@ -421,6 +421,12 @@ def _seventeenth(database: Database) -> None:
     _second(database)
 
 
+def _eighteenth(database: Database) -> None:
+    """Add labels of runs."""
+    if "label" not in {column.name for column in database.table("runs").columns}:
+        database.table("runs").add_column("label", str)
+
+
 MIGRATIONS: list[Callable[[Database], None]] = [
     *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth, _ninth, _tenth),
     _eleventh,
@@ -430,6 +436,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [
     _fifteenth,
     _sixteenth,
     _seventeenth,
+    _eighteenth,
 ]
 
 

@@ -1,4 +1,4 @@
--- The tables of bridge.db, schema version 17. Made by python -m tests.docs contracts.
+-- The tables of bridge.db, schema version 18. Made by python -m tests.docs contracts.
 
 CREATE TABLE "activities" (
    "id" INTEGER PRIMARY KEY,
@@ -356,7 +356,7 @@ CREATE TABLE "runs" (
    "source" TEXT,
    "version" TEXT,
    "rules" TEXT
-, "name" TEXT, "ncu" TEXT, "quality" INTEGER, "tables" TEXT, "totals" TEXT, "worth" TEXT, "summary" TEXT, "checksum" INTEGER);
+, "name" TEXT, "ncu" TEXT, "quality" INTEGER, "tables" TEXT, "totals" TEXT, "worth" TEXT, "summary" TEXT, "checksum" INTEGER, "label" TEXT);
 
 CREATE TABLE "system_calls" (
    "id" INTEGER PRIMARY KEY,

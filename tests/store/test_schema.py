@@ -38,6 +38,7 @@ NEW_IN = {
     15: "context_switches nccl_calls gpu_metrics",
     16: "reports.system_spans launches.result",
     17: "cuda_streams",
+    18: "runs.label",
     13: "kernels kernel_metrics kernel_rules names.readable reports.session_ns runs.checksum extents.checksums",
     9: "aggregates runs.tables reports.aggregates runs.totals runs.worth",
 }

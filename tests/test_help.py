@@ -22,7 +22,7 @@ LISTED = {
     "Capture": "run import doctor",
     "Analyze": "summary report advise what-if memory why hang",
     "Look": "html trace view flame graph plot",
-    "Compare": "diff",
+    "Compare": "diff trend",
     "More": "runs cache bench onednn scrub mcp demo",
 }
 MADE = ("report.sqlite", "before.sqlite", "after.sqlite", "rank0.sqlite", "rank1.sqlite")

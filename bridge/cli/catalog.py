@@ -34,6 +34,7 @@ CATALOG = (
     CommandEntry("Look", "graph", "Write the graph of the calls of ops"),
     CommandEntry("Look", "plot", "Draw charts as SVG, PNG or PDF"),
     CommandEntry("Compare", "diff", "Compare two reports, fail at limits"),
+    CommandEntry("Compare", "trend", "Show since which run ops are slower"),
     CommandEntry("More", "runs", "List, show and remove stored runs"),
     CommandEntry("More", "cache", "List or clear the exports that are kept"),
     CommandEntry("More", "bench", "Time a function over a range of sizes"),
@@ -45,7 +46,7 @@ CATALOG = (
 COMMANDS = tuple(entry.name for entry in CATALOG)
 # Commands that show a report of Nsight Compute, which has no timeline (`show` is that of `runs`).
 WITHOUT_TIMELINE = frozenset(
-    "report import run summary diff show plot flame advise doctor mcp".split()
+    "report import run summary diff trend show plot flame advise doctor mcp".split()
 )
 
 OTHERS = "Options"  # the section of an option that names none

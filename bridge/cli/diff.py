@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from bridge.cli.selection_options import LIST, RowOptions
 
 if TYPE_CHECKING:
     from bridge.analyze.compare.gates import Budget
+    from bridge.importers.listener import Listener
     from bridge.importers.remote import Location
     from bridge.join.options import AttributionOptions
     from bridge.render.diff import DiffView
@@ -69,14 +71,14 @@ class Side:
             return cls(paths)
         return cls(run=options.run_key(text))
 
-    def load(self, db: Path, request: DiffRequest) -> Report:
+    def load(self, db: Path, request: DiffRequest, listener: Listener = options.PRINTER) -> Report:
         """Load the part of the report that is requested. Raises ValueError if it does not have that time."""
         from bridge.source import ReportInput
 
         source = ReportInput(
             self.reports, db, self.run, request.attribution_options, time_range=request.time_range
         )
-        return options.load(source, request.details)
+        return options.load(source, request.details, listener)
 
     def before(self, report: Report, db: Path) -> Side:
         """Return the newest run before this one, or of another report than this file, and print which it is."""
@@ -114,10 +116,18 @@ def read_budget(path: Path) -> Budget:
         raise ValueError("nested too deeply for a budget") from error
 
 
-FAILED = 3  # exit status
+FAILED, SKIPPED = 3, 125  # exit statuses; git bisect run leaves a commit out at the latter
 SIDES = 2  # of a comparison
 FORMATS = ("table", "json", "csv", "md", "junit")
 SUFFIXES = {"xml": "junit"}
+noise_option = option(
+    "--noise",
+    metavar="SHARE",
+    default="1%",
+    show_default=True,
+    help="Changes up to this size count as no change.",
+    section="Limits",
+)
 
 
 @click.command(
@@ -152,12 +162,11 @@ SUFFIXES = {"xml": "junit"}
     help="Exit with 3 if AFTER exceeds the limits of this file (TOML).",
     section="Limits",
 )
+@noise_option
 @option(
-    "--noise",
-    metavar="SHARE",
-    default="1%",
-    show_default=True,
-    help="Changes up to this size count as no change.",
+    "--bisect",
+    is_flag=True,
+    help="Exit with 125 if a report cannot be read or judged: git bisect run skips that commit.",
     section="Limits",
 )
 @options.kernel_names
@@ -176,6 +185,7 @@ def diff(
     fail_over: tuple[str, ...],
     budget: Path | None,
     noise: str,
+    bisect: bool,
     kernel_names: str,
     time_range: TimeRange,
     rows: RowOptions,
@@ -193,10 +203,12 @@ def diff(
         return
     named = _named(reports, db)
     limits = _budget(budget)
-    _gates(fail_over)
+    check_limits(fail_over)
     form = output.format
     if form == "junit" and not (fail_over or limits):
         raise click.UsageError("--format junit says what gates found: add --fail-over or --budget")
+    if bisect and not (fail_over or limits):
+        raise click.UsageError("--bisect says whether limits are kept: add --fail-over or --budget")
     output.check([path for side in named for path in side.reports])
     request = DiffRequest(
         by=by,
@@ -205,7 +217,7 @@ def diff(
         time_range=time_range,
         attribution_options=attribution_options,
     )
-    with usage_errors():
+    with _skipped(is_asked=bisect), usage_errors():
         sides = [side.load(db, request) for side in named]
         if len(named) == 1 and (fail_over or not limits):
             sides.insert(0, named[0].before(sides[0], db).load(db, request))
@@ -213,6 +225,7 @@ def diff(
     if rows.sort == LIST:
         _columns(by, view).write(output)
         return
+    from bridge.analyze.compare.gates import BUDGET
     from bridge.render.table import clean
 
     _write(view, form, output, rows)
@@ -220,7 +233,19 @@ def diff(
     for verdict in failed:
         click.echo(f"failed: {clean(verdict.line)}", err=True)
     if failed:
-        context.exit(FAILED)
+        was_judged = any(one.change is not None or one.gate == BUDGET for one in failed)
+        context.exit(FAILED if was_judged or not bisect else SKIPPED)
+
+
+@contextmanager
+def _skipped(*, is_asked: bool) -> Iterator[None]:
+    """Give the errors of the block the status `SKIPPED` if that is asked for."""
+    try:
+        yield
+    except Exception as error:
+        if is_asked:
+            vars(error).update(status=SKIPPED, exit_code=SKIPPED)
+        raise
 
 
 def _named(reports: Sequence[str], db: Path) -> list[Side]:
@@ -272,7 +297,7 @@ def _budget(path: Path | None) -> Budget | None:
         raise click.BadParameter(f"{path}: {reason}", param_hint="--budget") from error
 
 
-def _gates(texts: Sequence[str]) -> None:
+def check_limits(texts: Sequence[str]) -> None:
     """Refuse invalid limits before any report is read."""
     from bridge.analyze.compare.gates import Growth
 
@@ -313,7 +338,7 @@ def compare_sides(
         after=after,
         by=request.by,
         kernel_names=request.kernel_names,
-        noise=_share(request.noise),
+        noise=share(request.noise),
     )
     verdicts = diff.judged(fail_over, limits)
     table = rows.sorted_and_cut(filter_known_rows(diff.comparison.rows, rows.conditions))
@@ -321,7 +346,7 @@ def compare_sides(
     return DiffView(*sources, diff.comparison, table, verdicts, overall=diff.overall)
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
     from bridge.knowledge.amounts import parse_amount
 
     number, unit = parse_amount(text)

@@ -435,7 +435,7 @@ class Printer:
 PRINTER: Listener = Printer()
 
 
-def load(source: ReportInput, details: Details = True) -> Report:
+def load(source: ReportInput, details: Details = True, listener: Listener = PRINTER) -> Report:
     """Load the rows of a report and print warnings on stderr; ``details`` are the optional columns that are read.
 
     Refuses a report without a timeline, if the command needs one.
@@ -446,7 +446,7 @@ def load(source: ReportInput, details: Details = True) -> Report:
     with usage_errors():
         source.check()
         local = replace(source, reports=local_reports(source.reports))
-        report = load_report(local, details, PRINTER)
+        report = load_report(local, details, listener)
     command = click.get_current_context().command.name or ""
     no_timeline.refuse(
         report.capture, SHOWN.get(command, command), fits=command in WITHOUT_TIMELINE

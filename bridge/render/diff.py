@@ -54,13 +54,13 @@ class DiffView:
 def for_terminal(view: DiffView, look: tables.Look) -> str:
     """Return the table in the width of the terminal, the accounting under it, and the verdicts."""
     if view.comparison is None:
-        return _verdict_lines(view.verdicts)
+        return verdict_lines(view.verdicts)
     table = text_columns(view.comparison, view.rows, look.unit)
     more = f"… and {units.count(view.left_out)} more (--top all)\n" if view.left_out else ""
     below = more + "".join(f"{line}\n" for line in lines(view.comparison))
     above = "".join(f"{line}\n" for line in [*overall_lines(view.overall), ""])
     above += f"{heading}\n\n" if (heading := work_text(view.comparison)) else ""
-    return f"{above.lstrip()}{tables.for_terminal(COLUMNS, table, look)}\n{below}{_verdict_lines(view.verdicts)}"
+    return f"{above.lstrip()}{tables.for_terminal(COLUMNS, table, look)}\n{below}{verdict_lines(view.verdicts)}"
 
 
 def as_markdown(view: DiffView, unit: str | None = None) -> str:
@@ -149,7 +149,7 @@ def _change_text(change: Change) -> str:
     percent = f" ({_change(change.ratio)})" if change.ratio != table_columns.MISSING else ""
     if change.ratio_low == table_columns.MISSING:
         return f"{times}{percent}"
-    bounds = _interval(change.ratio_low, change.ratio_high)
+    bounds = interval_text(change.ratio_low, change.ratio_high)
     return f"{times}{percent}, 95 % interval {bounds}: {change.state}"
 
 
@@ -182,7 +182,7 @@ def _whole_step(comparison: Comparison) -> list[str]:
     percent = f" ({_change(ratio)})" if ratio != table_columns.MISSING else ""
     interval = ""
     if low != table_columns.MISSING:
-        bounds = _interval(low, whole["step_ratio_high"])
+        bounds = interval_text(low, whole["step_ratio_high"])
         interval = f", 95 % interval {bounds}: {whole['state']}"
     times = ARROW.join(map(units.time, (before, after)))
     return [f"{_kind(comparison)} per step {times}: {_signed(after - before)}{percent}{interval}"]
@@ -268,7 +268,7 @@ def text_columns(comparison: Comparison, rows: Table, unit: str | None = None) -
     table["interval"] = _intervals(rows)
     if not comparison.per_step:
         table["share"] = _texts(rows["share"], lambda share: f"{100 * share:.1f} %")
-    table["p"] = _texts(rows["p"], table_columns.blank_if_missing(_p))
+    table["p"] = _texts(rows["p"], table_columns.blank_if_missing(p_text))
     table["state"] = rows["state"]
     return Table(table)
 
@@ -300,10 +300,10 @@ def _time(unit: str | None) -> Callable[[int], str]:
 def _intervals(rows: Table) -> list[str]:
     """Return the interval of the change per step: ``-1.2 … +3.4 %``, '' where it is unknown."""
     ends = zip(rows["step_ratio_low"].tolist(), rows["step_ratio_high"].tolist(), strict=True)
-    return [_interval(low, high) if low != table_columns.MISSING else "" for low, high in ends]
+    return [interval_text(low, high) if low != table_columns.MISSING else "" for low, high in ends]
 
 
-def _interval(low: float, high: float) -> str:
+def interval_text(low: float, high: float) -> str:
     """Return the bounds in per cent, with a decimal unless they are far apart."""
     decimals = 0 if high - low > WIDE else 1
     first, second = (
@@ -338,11 +338,11 @@ def _change(ratio: float) -> str:
     return table_columns.change(ratio - 1)
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004 - the usual limit in papers
 
 
-def _verdict_lines(verdicts: Sequence[Verdict]) -> str:
+def verdict_lines(verdicts: Sequence[Verdict]) -> str:
     return "".join(f"{PASSED if v.passed else FAILED}: {_line(v)}\n" for v in verdicts)
 
 

@@ -180,7 +180,7 @@ SELECTABLE = frozenset(
     name
     for name in TABLES
     if name.partition(" ")[0]
-    in ("op", "ranges", "calls", "activities", "op-kernel", "kernel", "memcpy", "diff")
+    in ("op", "ranges", "calls", "activities", "op-kernel", "kernel", "memcpy", "diff", "trend")
 )
 
 

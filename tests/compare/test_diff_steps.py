@@ -274,9 +274,9 @@ def test_exact_tests_are_of_few_pairs():
 
 def test_steps_are_held_of_few_rows_at_a_time():
     rows = np.arange(10_000)
-    parts = list(stepwise._chunks(rows, 8))
+    parts = list(stepwise.chunks(rows, 8))
     assert np.array_equal(np.concatenate(parts), rows)
-    assert max(map(len, stepwise._chunks(rows, 10_000))) * 10_000 <= stepwise.MAX_VALUES
+    assert max(map(len, stepwise.chunks(rows, 10_000))) * 10_000 <= stepwise.MAX_VALUES
 
 
 def test_many_rows_are_tested_in_parts(twelve, monkeypatch):

@@ -22,6 +22,7 @@ TITLES = {
     "calls": "Tables whose rows are API calls (`api` among the dimensions)",
     "activities": "Tables whose rows are activities",
     "diff": "`bridge diff`",
+    "trend": "`bridge trend`",
     "ranks": "`--by rank`: who is who",
     "onednn": "`bridge onednn`",
 }

@@ -19,6 +19,8 @@ from bridge.analyze.checks.summary import FirstAdvice, Iteration, OpTime
 from bridge.analyze.checks.why import Why
 from bridge.analyze.compare.gates import Verdict
 from bridge.analyze.compare.overall import Change
+from bridge.analyze.compare.trend import FIGURES as FIGURES_OF_TREND
+from bridge.analyze.compare.trend import KINDS, LABELS, WHOLE
 from bridge.analyze.core.catalog import TABLES, VIEWS, TableColumns, describe
 from bridge.analyze.core.catalog.column import (
     NAMES,
@@ -396,6 +398,29 @@ def _diff_row(pair: Schema, tested: dict[str, Schema]) -> Schema:
     return record(tuple(rare), **rare, **always)
 
 
+def trend() -> Schema:
+    """Return the schema of bridge.trend/1."""
+    run = record(label=TEXT, source=SOURCE, steps=INTEGER, iteration_ns=FRACTION, total_ns=FRACTION)
+    left_out = record(label=TEXT, source=SOURCE, evidence=TEXT)
+    labels = dict.fromkeys(LABELS.values(), TEXT)
+    series = record(tuple(labels), **labels, medians_ns=listed(FRACTION))
+    unknown = {"type": "integer", "description": "a place in runs, from 0; -1 without a change"}
+    kinds = {"run": TEXT, "state": TEXT, **dict.fromkeys(("at", "earliest", "latest"), unknown)}
+    figures = {name: kinds.get(name, FRACTION) for name in FIGURES_OF_TREND}
+    return record(
+        format={"const": "bridge.trend/1"},
+        by={"enum": list(KINDS)},
+        per_step=FLAG,
+        untested=TEXT,
+        runs=listed(run),
+        left_out=listed(left_out),
+        gates=listed(of(Verdict)),
+        overall=listed(record(time={"enum": list(WHOLE)}, **figures)),
+        series=listed(series),
+        rows=listed(record(tuple(labels), **labels, **figures)),
+    )
+
+
 def memory() -> Schema:
     """Return the schema of bridge.memory/1."""
     names = {name.removeprefix("memory "): name for name in TABLES if name.startswith("memory ")}
@@ -505,6 +530,7 @@ TITLES = {  # what prints each document, and its schema
     "what-if": ("bridge what-if --format json", what_if),
     "quality": ("bridge doctor REPORT --format json", quality),
     "doctor": ("bridge doctor --format json", doctor),
+    "trend": ("bridge trend --format json", trend),
     "memory": ("bridge memory --format json", memory),
     "graph": ("bridge graph --format json", graph),
     "onednn": ("bridge onednn --format json", onednn),

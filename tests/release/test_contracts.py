@@ -195,7 +195,7 @@ def test_a_new_field_is_no_mistake_but_is_seen_by_these_tests(demo: Path) -> Non
 
 # -- Other documents
 
-SLOW = ("diff", "summary", "advice")
+SLOW = ("diff", "trend", "summary", "advice")
 MEMORY_TABLES = ("op", "allocation", "alive", "category", "scope", "step", "trace", "summary")
 MEMORY = ROOT / "tests" / "memory" / "data" / "training.pt.trace.json.gz"
 ONEDNN = ROOT / "tests" / "onednn" / "data" / "onednn-3.12.log"
@@ -214,6 +214,11 @@ DOCUMENTS = {  # by kind, the words that print one; REPORT is the demo
         ["diff", "REPORT", "REPORT", "--by", "idle"],
         ["diff", "REPORT", "REPORT", "--by", "op,shape"],
         ["diff", "REPORT", "REPORT", "--by", "step"],
+    ],
+    "trend": [
+        ["trend", *["REPORT"] * 5, "--fail-over", "5%"],
+        ["trend", "REPORT", "REPORT", "--by", "kernel"],
+        ["trend", "REPORT", "--by", "step"],
     ],
     "graph": [["graph", "REPORT"]],
     "list": [

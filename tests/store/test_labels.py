@@ -25,7 +25,9 @@ def labels(db: Path) -> list[str | None]:
 
 
 @pytest.mark.slow
-def test_a_label_is_kept_and_shown_and_runs_may_share_one(three_steps: Path, other: Path, folder: Path):
+def test_a_label_is_kept_and_shown_and_runs_may_share_one(
+    three_steps: Path, other: Path, folder: Path
+):
     for report in (three_steps, other):
         done("import", report, "--label", "4f2a91c", "--name", report.stem, "--quiet")
     assert labels(folder / "bridge.db") == ["4f2a91c", "4f2a91c"]
@@ -35,7 +37,9 @@ def test_a_label_is_kept_and_shown_and_runs_may_share_one(three_steps: Path, oth
 
 
 @pytest.mark.slow
-def test_a_later_import_of_the_report_changes_the_label_or_leaves_it(three_steps: Path, folder: Path):
+def test_a_later_import_of_the_report_changes_the_label_or_leaves_it(
+    three_steps: Path, folder: Path
+):
     done("import", three_steps, "--quiet")
     assert labels(folder / "bridge.db") == [None]
     done("import", three_steps, "--label", "first", "--quiet")
@@ -59,5 +63,3 @@ def test_the_kept_store_has_a_label_and_an_older_one_has_none(tmp_path: Path):
     store.label_run(older, 1, "4f2a91c")
     assert labels(older) == ["4f2a91c"]
     assert store.check_run(older, 1)
-
-

@@ -175,6 +175,7 @@ def _tolerance(value: Decimal, unit: str, tolerance: str) -> Decimal:
 
 TOTAL, UNATTRIBUTED = WHOLE = ("total", "unattributed")
 OPS = "ops"
+BUDGET = "budget"  # the gate of its verdicts
 FIGURE_LIST = "bridge report --columns list"
 TEXT_COLUMNS = ("bound", "formula")
 NUMBER_COLUMNS = tuple(
@@ -295,7 +296,7 @@ def _budget_verdict(subject: str, limit: Limit, value: Decimal) -> Verdict:
     over = "" if passed else "over " if limit.high is not None and value >= limit.high else "under "
     line = f"{subject}: {limit.written(value)}, {over or 'within '}the budget of {limit.text}"
     return Verdict(
-        gate="budget",
+        gate=BUDGET,
         subject=subject,
         passed=passed,
         line=line,
@@ -305,7 +306,7 @@ def _budget_verdict(subject: str, limit: Limit, value: Decimal) -> Verdict:
 
 def _budget_unjudged(subject: str, reason: str) -> Verdict:
     """Return a failed check, as a build must not pass because a capture lacks data."""
-    return Verdict("budget", subject, passed=False, line=f"{subject}: {reason}")
+    return Verdict(BUDGET, subject, passed=False, line=f"{subject}: {reason}")
 
 
 def _mapping(value: object, subject: str) -> Mapping[str, Any]:
@@ -381,20 +382,20 @@ def _judged(gate: Growth, ops: Comparison, whole: Overall) -> Iterator[Verdict]:
         subject = "total CPU time of ops" if ops.host else "total activity time"
         total = _change({**ops.whole, **ops.whole_step}, ops)
         known = total if ops.whole["after_ns"] else None
-        yield _verdict(gate, subject, known, NO_TIME)
+        yield verdict_of(gate, subject, known, NO_TIME)
     if gate.scope == ITERATION or (gate.scope == EVERYTHING and is_known):
         change = _overall_change(whole.iteration, per_step=True)
-        yield _verdict(gate, "iteration time", change, NO_ITERATION)
+        yield verdict_of(gate, "iteration time", change, NO_ITERATION)
     if gate.scope == IDLE_TIME:
         change = _overall_change(whole.idle, per_step=whole.idle_per_step)
-        yield _verdict(gate, "GPU idle time", change, NO_GPU)
+        yield verdict_of(gate, "GPU idle time", change, NO_GPU)
     if gate.scope == OP:
         large_ops = _large_ops(ops.rows, ops.whole)
         if not large_ops["after_ns"].any():
-            yield _verdict(gate, NO_OP[0], None, NO_OP[1])
+            yield verdict_of(gate, NO_OP[0], None, NO_OP[1])
             return
         for row in large_ops.records():
-            yield _verdict(gate, str(row["op"]), _change(row, ops))
+            yield verdict_of(gate, str(row["op"]), _change(row, ops))
 
 
 def _overall_change(change: overall.Change | None, *, per_step: bool) -> Change | None:
@@ -432,7 +433,7 @@ def _change(row: Mapping[Any, Any], ops: Comparison) -> Change:
     )
 
 
-def _verdict(gate: Growth, subject: str, change: Change | None, reason: str = "") -> Verdict:
+def verdict_of(gate: Growth, subject: str, change: Change | None, reason: str = "") -> Verdict:
     """Return the result of a gate; a change that is not known fails for a reason."""
     name = f"--fail-over {gate.text}"
     if change is None:

@@ -122,7 +122,7 @@ class Overall:
     @classmethod
     def of(cls, sides: Sides, noise: float) -> Overall:
         """Compare two captures; changes of at most ``noise``, a fraction, count as none."""
-        before, after = (_iteration_samples(side) for side in sides)
+        before, after = (iteration_samples(side) for side in sides)
         both = before.sum() and after.sum()
         iteration = Change.of_samples(before, after, noise) if both else None
         uses = Use(runs(sides[0])), Use(runs(sides[1]))
@@ -160,7 +160,7 @@ class Overall:
         }
 
 
-def _iteration_samples(side: AttributedCapture) -> Ints:
+def iteration_samples(side: AttributedCapture) -> Ints:
     """Return the times of the selected iterations, those of the loop that takes longest, in ns."""
     times = [time.samples for time in iteration_times(side, is_counted(side))]
     return max(times, key=lambda one: int(one.sum()), default=np.empty(0, np.int64))

@@ -6,6 +6,7 @@ Each function takes rows of two matrices, a row per row of the comparison and a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from bridge.analyze.core.groups import Floats, texts
 from bridge.join.arrays import NONE, Flags
 
-Matrix = NDArray[np.int64]
+Matrix = NDArray[np.number[Any]]
 
 # -- Whether steps differ: the test of Mann and Whitney
 

@@ -109,7 +109,7 @@ def step_metrics(before: Samples, after: Samples, rows: int, *, tested: bool) ->
     if not rows or not min(len(before), len(after)):
         return result
 
-    for chunk in _chunks(_rows_with_time(before, after), len(before) + len(after)):
+    for chunk in chunks(_rows_with_time(before, after), len(before) + len(after)):
         times = before.times(chunk), after.times(chunk)
         figures: dict[str, Floats] = dict(
             zip(MEANS, (side.mean(axis=1) for side in times), strict=True)
@@ -162,8 +162,8 @@ def _rows_with_time(*sides: Samples) -> Ints:
     return np.unique(np.concatenate(rows))
 
 
-def _chunks(rows: Ints, width: int) -> Iterator[Ints]:
-    """Yield the rows in chunks whose steps fit in `MAX_VALUES`."""
+def chunks(rows: Ints, width: int) -> Iterator[Ints]:
+    """Return the rows in chunks whose steps fit in `MAX_VALUES`."""
     size = max(1, MAX_VALUES // max(width, 1))
     return (rows[first : first + size] for first in range(0, len(rows), size))
 

@@ -49,7 +49,24 @@ def page(
         "generator": html.escape(generator),
         "licences": "\n\n".join(map(_licence, LICENCES)),
     }
-    return PLACE.sub(lambda place: parts[place[1]], _read("page.html"))
+    return _filled("page.html", parts)
+
+
+def still_page(title: str, generator: str, body: str) -> str:
+    """Return a page without scripts around a body of HTML; the same input gives the same bytes."""
+    styles = _read("page.css") + _read("still.css")
+    parts = {
+        "policy": _policy([], styles),
+        "title": html.escape(title.encode(errors="replace").decode()),
+        "styles": styles,
+        "body": body.encode(errors="replace").decode(),
+        "generator": html.escape(generator),
+    }
+    return _filled("still.html", parts)
+
+
+def _filled(name: str, parts: Mapping[str, str]) -> str:
+    return PLACE.sub(lambda place: parts[place[1]], _read(name))
 
 
 def as_json(data: object) -> str:
@@ -59,8 +76,9 @@ def as_json(data: object) -> str:
 
 def _policy(scripts: Sequence[str], styles: str) -> str:
     """Return a content security policy that allows only these scripts and styles."""
+    allowed = " ".join(map(_hash, scripts)) or "'none'"
     return (
-        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(styles)};"
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(styles)};"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
 

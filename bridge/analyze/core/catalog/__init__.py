@@ -39,7 +39,7 @@ TABLES: dict[str, TableColumns] = {
     name: columns for name, columns in COLUMNS.items() if name[0] != "@"
 }
 # Columns of all tables by their names; those of comparisons hold texts.
-_ALL = [c for name, table in TABLES.items() if name != "diff" for c in table.columns]
+_ALL = [c for name, table in TABLES.items() if name not in ("diff", "trend") for c in table.columns]
 _BY_NAME = {column.name: column for column in reversed(_ALL)}
 _MISSING = frozenset(column.name for column in _ALL if column.missing) | {"shared_bytes"}
 _IDENTITIES = frozenset("pid tid stream context registers rank".split())

@@ -126,7 +126,8 @@ def _runs_line(trend: Trend) -> str:
     times = (
         "median times per step" if trend.per_step else "times of whole runs, as they have no steps"
     )
-    return tables.clean(f"{len(trend.runs)} runs, {named}: {times}")
+    counted = "1 run" if first is last else f"{len(trend.runs)} runs"
+    return tables.clean(f"{counted}, {named}: {times}")
 
 
 def _overall_lines(overall: Table) -> list[str]:

@@ -176,6 +176,14 @@ def test_equal_runs_have_no_change_and_equal_levels_have_one():
     assert places([0.0] * 6 + [5.0, 5.1, 5.0, 5.2, 5.1, 5.0], [0.0] * 12) == [[6], []]
 
 
+def test_what_rounding_leaves_is_no_change():
+    values = np.array([[third] * 40 for third in (1 / 3, 1e9 / 3, 1e-9 / 3)])
+    q, changes = change_points(values)
+    assert (q.tolist(), changes) == ([1.0] * 3, [[]] * 3)
+    [[change]] = change_points(np.array([[1e9 + n % 2 + 5 * (n > 9) for n in range(20)]]))[1]
+    assert change.at == 10
+
+
 def test_few_runs_have_none():
     assert places([1.0, 1.0, 9.0, 9.0]) == [[]]
     assert places([1.0, 1.01, 9.0, 9.01, 9.0]) == [[2]]

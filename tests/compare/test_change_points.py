@@ -176,6 +176,17 @@ def test_equal_runs_have_no_change_and_equal_levels_have_one():
     assert places([0.0] * 6 + [5.0, 5.1, 5.0, 5.2, 5.1, 5.0], [0.0] * 12) == [[6], []]
 
 
+def test_further_changes_of_one_of_many_ops_must_be_clearer():
+    """p of the second change is 0.009: enough for one op, not for one of thirty."""
+    values = [
+        *(1.046, 0.999, 1.01, 0.984, 1.01, 0.971, 1.005, 0.998, 1.044, 0.999),
+        *(1.291, 1.286, 1.27, 1.32, 1.338, 1.368, 1.398, 1.369, 1.39, 1.391),
+    ]
+    assert [len(row) for row in places(values)] == [2]
+    others = runs(29, 20, 0.02).tolist()
+    assert places(values, *others)[0] == [10]
+
+
 def test_what_rounding_leaves_is_no_change():
     values = np.array([[third] * 40 for third in (1 / 3, 1e9 / 3, 1e-9 / 3)])
     q, changes = change_points(values)

@@ -23,7 +23,6 @@ MIN_RUNS = 5  # of a sequence; fewer leave no degrees of freedom
 MIN_SIDE = 2  # runs before a change and after it: one alone may have been disturbed
 MIN_WINDOW = 8  # runs of a window that is searched besides the whole
 MAX_VALUES = 1 << 19  # of each of some arrays at a time
-ROUNDING = 1e-12  # share of the times: means that differ by less are equal
 LIKELIHOOD = 2 * np.log(1 / (1 - np.sqrt(CONFIDENCE)))  # of two random walks: see `_places`
 
 
@@ -100,7 +99,6 @@ def _windows(runs: int) -> Iterator[tuple[int, int]]:
 
 def _least_t(values: Floats) -> Floats:
     """Return the least |t| of each row and split over the runs that may be left out."""
-    least = ROUNDING * np.abs(values).max(axis=1)[:, np.newaxis, np.newaxis]
     values = values - values.mean(axis=1, keepdims=True)  # of large times that differ little
     runs = values.shape[1]
     split = np.arange(MIN_SIDE, runs - MIN_SIDE + 1)
@@ -119,14 +117,13 @@ def _least_t(values: Floats) -> Floats:
         sizes.append(size)
     variance = np.maximum(errors[0] + errors[1], 0) / (runs - 3)
     difference = np.abs(means[1] - means[0])
-    difference[difference <= least] = 0.0
     spread = np.sqrt(variance * (1 / sizes[0] + 1 / sizes[1]))
     same = np.where(difference > 0, np.inf, 0.0)  # runs that do not vary
     t = np.divide(
         difference, spread, out=np.broadcast_to(same, spread.shape).copy(), where=spread > 0
     )
-    result: Floats = t.min(axis=2)
-    return result
+    least: Floats = t.min(axis=2)
+    return least
 
 
 def _cuts(row: Floats, level: float, start: int, end: int) -> list[tuple[int, float]]:

@@ -75,7 +75,7 @@ for step in range(10):
     with nvtx_range(f"step {step}"):
         time.sleep(%s)
 """
-QUICK, SLOW, BROKEN = PROGRAM % 0.002, PROGRAM % 0.012, "def broken(:\n"
+QUICK, SLOW, BROKEN = PROGRAM % 0.02, PROGRAM % 0.06, "def broken(:\n"
 COMMITS = (
     QUICK,
     f"{QUICK}# two\n",

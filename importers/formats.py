@@ -28,9 +28,9 @@ MoreReaders = Callable[[], Sequence[Reader]]
 # Asked in this order; written as entry points of packages write theirs.
 READERS: Mapping[str, str] = {
     "recording": "bridge.importers.recording.read:READER",
-    "xplane": "bridge.importers.xplane.read:READER",
     "snapshot": "bridge.importers.snapshot.read:READER",
     "trace": "bridge.importers.chrome.read:READER",
+    "xplane": "bridge.importers.xplane.read:READER",
     "ncu": "bridge.importers.ncu.read:READER",
 }
 

@@ -148,6 +148,7 @@ def test_steps_threads_and_the_epoch(real):
     ]
     first = min(start for _, _, start, _, _ in events_of(REAL, "/host:CPU"))
     assert real.facts[0].epoch_ns == started + first - 1000
+    assert real.facts[0].span == (real.ranges.start.min(), real.ranges.end.max())
     assert real.ranges.start.min() == 1000
     assert real.facts[0].metadata["host"] == space.hostnames[0]
 

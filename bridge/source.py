@@ -113,6 +113,8 @@ class ReportInput:
             raise ValueError(
                 "--graph-annotations goes with report files: name them, or import both"
             )
+        if self.graph_annotations and self.only == "host":
+            raise ValueError("--graph-annotations is about work of GPUs: leave --only host out")
         if self.workers.memory and not self.reports:
             raise ValueError("--memory-limit goes with report files: a run is read as a whole")
         if self.reports:

@@ -29,11 +29,13 @@ DONE, STARTED, SCHEDULED = STATES = ("completed", "started", "scheduled")
 class Operation:
     """A collective, or a send or receive, as one rank called it.
 
-    ``number`` counts the collectives of the group, ``point_to_point`` says that it counts sends and receives instead.
+    ``group`` is the name of its process group, ``described`` what people call it; several groups may be described
+    alike. ``number`` counts the collectives of the group, ``point_to_point`` says that it counts sends and receives.
     ``called_ns`` is since the Unix epoch; ``frames`` are the innermost first.
     """
 
     group: str
+    described: str
     number: int
     name: str
     sizes: str
@@ -47,6 +49,7 @@ class Operation:
 class FlightRecord:
     """The dump of one rank: its operations in order, and the ranks of each group as it knows them.
 
+    ``enqueued`` is the number of the last collective that it called in each group, where the dump says so.
     ``dumped_ns`` is when the file was written, since the Unix epoch.
     """
 
@@ -54,6 +57,7 @@ class FlightRecord:
     rank: int
     operations: tuple[Operation, ...]
     groups: Mapping[str, tuple[int, ...]]
+    enqueued: Mapping[str, int]
     dumped_ns: int
 
 
@@ -68,33 +72,43 @@ def read(path: Path) -> FlightRecord:
     entries = parsed.get("entries") if isinstance(parsed, dict) else None
     if not isinstance(entries, list):
         raise NotAReport(f"{path.name}: no {WHAT} of PyTorch (entries)")
-    completed = _completed(parsed.get("pg_status"))
+    completed, enqueued = (
+        _by_group_id(parsed.get("pg_status"), f"last_{what}_collective")
+        for what in ("completed", "enqueued")
+    )
     operations = [_operation(entry, completed) for entry in entries if isinstance(entry, dict)]
     return FlightRecord(
         source=path.name,
         rank=int(rank[1]),
         operations=tuple(operations),
         groups=_groups(parsed.get("pg_config"), operations),
+        enqueued=_of_groups(entries, enqueued),
         dumped_ns=path.stat().st_mtime_ns,
     )
 
 
-def _completed(status: object) -> dict[str, int]:
-    """Return the last collective of each group, by its id, that completed: Gloo writes no state of its own."""
+def _by_group_id(status: object, key: str) -> dict[str, int]:
+    """Return a number of each group, by its id. Gloo writes no states but the last collective that completed."""
     known = status.items() if isinstance(status, dict) else ()
-    return {
-        str(k): _int(v.get("last_completed_collective")) for k, v in known if isinstance(v, dict)
-    }
+    return {str(k): _int(v.get(key)) for k, v in known if isinstance(v, dict)}
+
+
+def _of_groups(entries: Sequence[object], by_id: Mapping[str, int]) -> dict[str, int]:
+    """Return numbers by the names of groups."""
+    known = [one for one in entries if isinstance(one, dict) and str(one.get("pg_id")) in by_id]
+    return {_group(one.get("process_group"))[0]: by_id[str(one.get("pg_id"))] for one in known}
 
 
 def _operation(entry: Mapping[str, Any], completed: Mapping[str, int]) -> Operation:
     point_to_point = entry.get("is_p2p") is True
+    group, described = _group(entry.get("process_group"))
     number = _int(entry.get("p2p_seq_id" if point_to_point else "collective_seq_id"))
     sizes, kinds = entry.get("input_sizes"), entry.get("input_dtypes")
     is_done = not point_to_point and number <= completed.get(str(entry.get("pg_id")), MISSING)
     state = DONE if is_done else str(entry.get("state"))
     return Operation(
-        group=_group(entry.get("process_group")),
+        group=group,
+        described=described,
         number=number,
         name=str(entry.get("profiling_name", "")).rpartition(":")[2],
         sizes=f"{sizes} {' '.join(map(str, kinds if isinstance(kinds, list) else []))}".strip(),
@@ -109,11 +123,11 @@ def _int(value: object) -> int:
     return value if type(value) is int and abs(value) < 1 << 63 else MISSING
 
 
-def _group(value: object) -> str:
-    """Return the description of a group, else its name."""
+def _group(value: object) -> tuple[str, str]:
+    """Return the name of a group and its description."""
     if isinstance(value, list | tuple) and len(value) > 1:
-        return str(value[1] or value[0])
-    return str(value or "")
+        return str(value[0]), str(value[1] or value[0])
+    return str(value or ""), str(value or "")
 
 
 def _frames(value: object) -> Sequence[Frame]:
@@ -132,9 +146,7 @@ def _groups(config: object, operations: Sequence[Operation]) -> dict[str, tuple[
         else []
     )
     found = {
-        str(one.get("desc") or one.get("name") or ""): tuple(
-            map(int, re.findall(r"\d+", str(one.get("ranks"))))
-        )
+        str(one.get("name") or ""): tuple(map(int, re.findall(r"\d{1,9}", str(one.get("ranks")))))
         for one in known
     }
     names = dict.fromkeys(one.group for one in operations)

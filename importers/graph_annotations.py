@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bridge.importers import frames, plain_data
-from bridge.importers.arrays import MISSING, Ints
+from bridge.importers.arrays import MISSING, Flags, Ints
 from bridge.importers.capture import Capture
 from bridge.importers.errors import NotAReport
 from bridge.importers.frames import Names
@@ -37,6 +37,13 @@ SAID = frozenset([NAME, *MODULES, PHASE])  # among the arguments of a kernel in 
 LANE = "stream"  # the lane on which PyTorch's own viewer draws a node
 DEPTH = 2  # ranges around a node at most: its module, its name
 WIDTH = 2 * DEPTH  # ns for the ranges of one label
+
+
+def is_of_graph_node(thread: Ints) -> Flags:
+    """Tell which threads are those of annotations: what is there is of no thread of the program."""
+    result: Flags = (thread & THREAD) == THREAD
+    return result
+
 
 # -- The files
 
@@ -74,6 +81,8 @@ def read_annotations(paths: Sequence[Path]) -> list[Annotations]:
     result: list[tuple[str, dict[int, dict[str, Any]]]] = []
     for path in paths:
         entries = _entries(path)
+        if any(entries == others for _, others in result):
+            continue  # given twice
         others = next((others for _, others in result if _completes(others, entries)), None)
         if others is None:
             result.append((path.name, entries))
@@ -123,7 +132,7 @@ def _entry(value: object) -> dict[str, Any]:
     listed = value if isinstance(value, list) else [value]
     merged: dict[str, Any] = {}
     for one in reversed(listed):  # the first is the innermost
-        merged |= one if isinstance(one, dict) else {NAME: str(one)}
+        merged |= one if isinstance(one, dict) else {} if one is None else {NAME: str(one)}
     return {"annotation": merged}
 
 
@@ -195,16 +204,16 @@ def annotated_by_arguments(capture: Capture, arguments: Sequence[Mapping[str, An
 
     ``arguments`` are those of the first activities of the capture, one each.
     """
-    work = capture.activities
-    rows = [row for row, args in enumerate(arguments) if not SAID.isdisjoint(args)]
+    work, size = capture.activities, len(arguments)
+    nodes = work.graph_node[:size]
+    keys, first = np.unique(np.stack((work.process[:size], nodes)), axis=1, return_index=True)
     entries: dict[Home, dict[int, dict[str, Any]]] = {}
-    for row in rows:
-        home, node = (int(work.report[row]), int(work.process[row])), int(work.graph_node[row])
+    for process, node, row in zip(*keys.tolist(), first.tolist(), strict=True):
         said = {key: value for key, value in arguments[row].items() if key in SAID}
-        if node != MISSING:
-            entries.setdefault(home, {})[node] = {"annotation": said}
-    for home, nodes in entries.items():
-        capture = _with_nodes(capture, _labelled(capture.source[home[0]], nodes), home)
+        if said and node != MISSING:
+            entries.setdefault((0, process), {})[node] = {"annotation": said}
+    for home, labels in entries.items():
+        capture = _with_nodes(capture, _labelled(capture.source[0], labels), home)
     return capture
 
 
@@ -234,9 +243,9 @@ def _known_nodes(capture: Capture) -> dict[Home, Ints]:
     ]
     report, process, node = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     is_node = node != MISSING
-    rows = np.unique(np.stack([report[is_node], process[is_node], node[is_node]]), axis=1)
-    homes = np.unique(rows[:2], axis=1).T.tolist()
-    return {(r, p): rows[2][(rows[0] == r) & (rows[1] == p)] for r, p in homes}
+    report, process, node = report[is_node], process[is_node], node[is_node]
+    homes = dict.fromkeys(zip(report.tolist(), process.tolist(), strict=True)) if len(node) else {}
+    return {(r, p): np.unique(node[(report == r) & (process == p)]) for r, p in homes}
 
 
 def _home(capture: Capture, known: Mapping[Home, Ints], labelled: Annotations) -> Home:

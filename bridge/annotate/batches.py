@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from bridge.annotate.emit import state
-from bridge.annotate.op import nvtx_op
+from bridge.annotate.emit import current, state
+from bridge.annotate.op import Op, nvtx_op
 
 PHASES = ("prefill", "decode", "mixed")
-NOTHING: AbstractContextManager[Any] = nullcontext()
+NAME = "batch"
 
 
-def batch(requests: Mapping[Any, int], phase: str = "") -> AbstractContextManager[Any]:
+def batch(requests: Mapping[Any, int], phase: str = "") -> Op:
     """Mark the work of a block as one batch of requests, as an op ``batch``.
 
     ``requests`` maps the id of each request to the number of its tokens that are scheduled; ``phase`` is ``"prefill"``,
@@ -25,10 +25,18 @@ def batch(requests: Mapping[Any, int], phase: str = "") -> AbstractContextManage
     """
     if phase and phase not in PHASES:
         raise ValueError(f"batch: the phase is one of {', '.join(PHASES)}, not {phase!r}")
-    return NOTHING if state.idle else nvtx_op(_text(requests, phase))
+    current()
+    text = NAME
+    if not state.idle:
+        with suppress(
+            Exception
+        ):  # of ids and numbers of the program: the work goes on as it would without us
+            text = _text(requests, phase)
+    return nvtx_op(text)
 
 
 def _text(requests: Mapping[Any, int], phase: str) -> str:
     """Return the text of the range: ``batch#phase=decode,requests=a:1 b:7#``."""
-    scheduled = " ".join(f"{quote(str(one), safe='')}:{n}" for one, n in requests.items())
-    return f"batch#{f'phase={phase},' if phase else ''}requests={scheduled}#"
+    named = ((quote(str(one), safe="", errors="replace"), int(n)) for one, n in [*requests.items()])
+    scheduled = " ".join(f"{name}:{number}" for name, number in named)
+    return f"{NAME}#{f'phase={phase},' if phase else ''}requests={scheduled}#"

@@ -36,9 +36,9 @@ def hang(dumps: tuple[Path, ...], form: str) -> None:
     with doing("reading dumps"):
         records = [flight_record.read(path) for path in dumps]
     ranks = [record.rank for record in records]
-    twice = [rank for rank in ranks if ranks.count(rank) > 1]
-    if twice:
-        raise NotAReport(f"two dumps are of rank {twice[0]}: give those of one program")
+    if len({*ranks}) < len(ranks):
+        twice = next(rank for rank in ranks if ranks.count(rank) > 1)
+        raise NotAReport(f"two dumps are of rank {twice}: give those of one program")
     found = hangs(records)
     if form == "json":
         click.echo(render.as_json([record.source for record in records], found), nl=False)

@@ -8,9 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.frames import Names
+from bridge.importers.graph_annotations import is_of_graph_node
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from bridge.join.forest import nearest
@@ -19,6 +21,7 @@ from bridge.join.nesting import Nesting
 
 PHASES = PREFILL, DECODE, MIXED, UNSAID = ("prefill", "decode", "mixed", "")
 KIND = "batch"
+COUNT = re.compile(r"\d{1,7}")  # of tokens or requests: larger numbers are none
 QUOTED = re.compile(rb"%([0-9A-F]{2})")
 
 
@@ -46,7 +49,8 @@ class Batches:
         ranges = capture.ranges
         said = [_Said.of(name) for name in ranges.name.texts]
         is_batch = np.array([*(one is not None for one in said), False], bool)
-        row = np.flatnonzero(is_batch[ranges.name.codes])
+        row = np.flatnonzero(is_batch[ranges.name.codes] & ranges.kind.among(frames.PUSH_POP))
+        row = row[~is_of_graph_node(ranges.thread[row])]
         row = row[order_by(ranges.report[row], ranges.start[row])]
         code, place = np.unique(ranges.name.codes[row], return_inverse=True)
         known = [one for one in (said[c] for c in code.tolist()) if one is not None]
@@ -77,17 +81,34 @@ class Batches:
     @cached_property
     def scheduled(self) -> Ints:
         """The tokens of each batch, 0 where neither phase says them."""
-        by_request = np.bincount(self.batch, self.tokens, len(self)).astype(np.int64)
+        by_request = np.zeros(len(self), np.int64)
+        np.add.at(by_request, self.batch, self.tokens)
         said = np.maximum(self.prefill, 0) + np.maximum(self.decode, 0)
         return np.where(by_request > 0, by_request, said)
 
-    def around(self, nesting: Nesting, ranges: int) -> Ints:
-        """Return the innermost batch around each node of the nesting, a place in ``row``, or NONE."""
+    def of_nodes(self, nesting: Nesting, ranges: int) -> Ints:
+        """Return which batch each node of the nesting is, a place in ``row``, or NONE."""
         of_range = np.full(ranges, NONE)
         of_range[self.row] = np.arange(len(self))
-        own = of_range[nesting.range]
-        is_batch: Flags = own != NONE
-        return lookup(own, nearest(nesting.parent, is_batch))
+        return of_range[nesting.range]
+
+    def around(self, nesting: Nesting, own: Ints) -> Ints:
+        """Return the batch around each node, given which batch nodes are.
+
+        That is the innermost one; a batch that names no requests within one that names some is a part of that.
+        """
+        names = np.append(np.bincount(self.batch, minlength=len(self)) > 0, False)[own]
+        named, any_batch = (
+            lookup(own, nearest(nesting.parent, wanted)) for wanted in (names, own != NONE)
+        )
+        return np.where(named != NONE, named, any_batch)
+
+    def parts(self, own: Ints, around: Ints) -> Flags:
+        """Tell which batches are parts of another."""
+        result = np.zeros(len(self), bool)
+        is_batch = own != NONE
+        result[own[is_batch]] = (around != own)[is_batch]
+        return result
 
 
 @record
@@ -105,7 +126,9 @@ class _Said:
         if label.kind != KIND:
             return None
         said = dict(label.arguments)
-        counts = {key: int(str(value)) for key, value in said.items() if str(value).isdecimal()}
+        counts = {
+            key: int(str(value)) for key, value in said.items() if COUNT.fullmatch(str(value))
+        }
         return cls(str(said.get("phase", "")), counts, _by_request(str(said.get("requests", ""))))
 
     def phase_code(self) -> int:
@@ -121,9 +144,14 @@ class _Said:
         return self._tokens(PREFILL)
 
     def decode_tokens(self) -> int:
-        """Return the tokens of requests that decode: as many as these, where the text does not say."""
+        """Return the tokens of requests that decode: as many as these, where the text does not say.
+
+        Beside a prefill whose tokens are not known they are not either: the batch cannot be divided.
+        """
         said = self._tokens(DECODE)
-        return self.counts.get("decode_requests", NONE) if said == NONE else said
+        if said != NONE or (self.counts.get("prefill_requests") and self._tokens(PREFILL) == NONE):
+            return said
+        return self.counts.get("decode_requests", NONE)
 
     def _tokens(self, phase: str) -> int:
         if self.requests:
@@ -133,8 +161,12 @@ class _Said:
 
 def _by_request(text: str) -> dict[str, int]:
     """Return the tokens of each request, of ``a:1 b:7``, as `bridge.batch` writes it."""
-    pairs = [pair.rpartition(":") for pair in text.split()]
-    return {_unquoted(name): int(tokens) for name, _, tokens in pairs if tokens.isdecimal()}
+    result: dict[str, int] = {}
+    for name, _, tokens in (pair.rpartition(":") for pair in text.split()):
+        if COUNT.fullmatch(tokens):
+            request = _unquoted(name)
+            result[request] = result.get(request, 0) + int(tokens)
+    return result
 
 
 def _unquoted(name: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
+from bridge.importers.graph_annotations import is_of_graph_node
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 
@@ -62,7 +63,8 @@ class Steps:
         ranges = capture.ranges
         kind, step_number = _step_kinds(ranges.name.texts)
         code = ranges.name.codes
-        rows = np.flatnonzero(lookup(kind, code) != NONE)
+        is_marked = lookup(kind, code) != NONE
+        rows = np.flatnonzero(is_marked & ~is_of_graph_node(ranges.thread))
         rows = rows[is_on_main_thread(capture, rows, kind[code[rows]])]
         return cls.of_ranges(ranges, rows, step_number[code[rows]])
 

@@ -32,19 +32,26 @@ def _hang(hang: Hang) -> Iterator[str]:
     ranks = _ranks(hang.culprits)
     if hang.kind == MISSING_RANK:
         yield f"{ranks} did not call {what}."
-    elif hang.kind == UNLIKE:
+    elif hang.kind == UNLIKE and hang.waiting:
         yield f"{ranks} called something else than {what}."
+    elif hang.kind == UNLIKE:
+        yield f"The ranks disagree on number {hang.number} of {hang.group}."
     elif hang.kind == NOT_STARTED:
         yield f"{ranks} called {what}, and the GPU has not begun it: earlier work of its stream does not end."
     elif hang.kind == STUCK:
-        yield f"All ranks called {what}, and it does not complete: look at the network, and at the GPUs (Xid)."
+        yield f"{_ranks(hang.waiting)} called {what} alike, and it does not complete: {_look_at(hang)}."
     else:
         yield f"{_ranks(hang.waiting)} waits in {what}: its counterpart is missing."
     yield from _listed(hang.culprits, "last called" if hang.kind == MISSING_RANK else "called")
     yield from _listed(hang.waiting, WAITS)
     if hang.without_dump:
-        missing = ", ".join(map(str, hang.without_dump))
-        yield f"  no dump of rank {missing}: a rank that ended, or whose dump is not among the files"
+        yield f"  nothing is known of {_ranks(hang.without_dump).lower()}: no dump, or none of its last calls here"
+
+
+def _look_at(hang: Hang) -> str:
+    if hang.without_dump:
+        return "look at the ranks of which nothing is known"
+    return "look at the network, and at the GPUs"
 
 
 def _listed(states: Sequence[RankState], verb: str) -> Iterator[str]:
@@ -66,6 +73,7 @@ def _said(state: RankState, verb: str) -> str:
     return ", ".join(parts)
 
 
-def _ranks(states: Sequence[RankState]) -> str:
-    numbers = [str(state.rank) for state in states]
-    return f"Rank {numbers[0]}" if len(numbers) == 1 else f"Ranks {', '.join(numbers)}"
+def _ranks(ranks: Sequence[RankState] | Sequence[int]) -> str:
+    numbers = [str(one if isinstance(one, int) else one.rank) for one in ranks]
+    more = f" and {len(numbers) - MOST} more" if len(numbers) > MOST else ""
+    return f"Rank {numbers[0]}" if len(numbers) == 1 else f"Ranks {', '.join(numbers[:MOST])}{more}"

@@ -124,7 +124,85 @@ def test_a_rank_without_a_dump_is_named(tmp_path):
     path = dumped(tmp_path, 0, [entry(1, "all_reduce", "started")])
     (hang,) = found(path)
     assert hang["without_dump"] == [1, 2, 3]
-    assert "no dump of rank 1, 2, 3" in bridge("hang", path).stdout
+    text = bridge("hang", path).stdout
+    assert "Rank 0 called all_reduce, number 1 of default_pg alike" in text
+    assert "nothing is known of ranks 1, 2, 3" in text
+
+
+def in_group(name: str, number: int, state: str, operation: str = "all_reduce") -> dict[str, Any]:
+    """Give an entry of a group that is described as others are: those of a device mesh, or of new_group()."""
+    more = {"pg_id": int(name), "process_group": (name, "mesh_tp")}
+    return entry(number, operation, state, **more)
+
+
+def dumped_groups(
+    folder: Path,
+    rank: int,
+    groups: dict[str, list[int]],
+    entries: list[dict[str, Any]],
+    **status: int,
+) -> Path:
+    path = folder / f"nccl_trace_rank_{rank}"
+    config = {n: {"name": n, "desc": "mesh_tp", "ranks": str(ranks)} for n, ranks in groups.items()}
+    said = {n: {"last_enqueued_collective": last} for n, last in status.items()}
+    dump = {
+        "pg_config": config,
+        "entries": entries,
+        "pg_status": {n[1:]: v for n, v in said.items()},
+    }
+    path.write_bytes(pickle.dumps(dump))
+    return path
+
+
+def test_groups_that_are_described_alike_are_not_one(tmp_path):
+    groups = {"1": [0, 1], "2": [2, 3]}
+    calls = {0: ("1", 5), 1: ("1", 5), 2: ("2", 3), 3: ("2", 3)}
+    paths = [
+        dumped_groups(
+            tmp_path, rank, groups, [in_group(g, n + 1, "completed") for n in range(last)]
+        )
+        for rank, (g, last) in calls.items()
+    ]
+    assert found(*paths) == []
+
+
+def test_a_rank_whose_entries_left_the_buffer_is_not_blamed(tmp_path):
+    groups = {"1": [0, 1], "2": [0, 1]}
+    done, open_one = in_group("1", 5, "completed"), in_group("1", 6, "started")
+    busy = [in_group("2", n, "completed") for n in range(90, 100)]
+    other = dumped_groups(tmp_path, 1, groups, busy)
+    assert found(dumped_groups(tmp_path, 0, groups, [*busy, done]), other) == []
+    path = dumped_groups(tmp_path, 0, groups, [*busy, done, open_one])
+    (hang,) = found(path, other)
+    assert (hang["kind"], hang["without_dump"]) == ("stuck", [1])
+    other = dumped_groups(tmp_path, 1, groups, [*busy, in_group("1", 4, "completed")], _1=5)
+    (hang,) = found(path, other)
+    assert (hang["kind"], ranks(hang["culprits"])) == ("missing", [1])
+
+
+def test_sizes_that_must_be_alike(tmp_path):
+    own = [
+        entry(1, "all_reduce", "started", input_sizes=[[16 if r == 3 else 8]]) for r in range(RANKS)
+    ]
+    (hang,) = found(*(dumped(tmp_path, r, [one]) for r, one in enumerate(own)))
+    assert (hang["kind"], ranks(hang["culprits"])) == ("unlike", [3])
+    own = [entry(1, "all_to_all", "started", input_sizes=[[r]]) for r in range(RANKS)]
+    assert [
+        one["kind"] for one in found(*(dumped(tmp_path, r, [e]) for r, e in enumerate(own)))
+    ] == ["stuck"]
+
+
+def test_without_a_majority_nobody_is_right(tmp_path):
+    own = [entry(1, "all_reduce" if r < 2 else "broadcast", "started") for r in range(RANKS)]
+    paths = [dumped(tmp_path, r, [one]) for r, one in enumerate(own)]
+    assert "The ranks disagree on number 1 of default_pg." in bridge("hang", *paths).stdout
+
+
+def test_a_send_and_its_receive_are_not_called_missing(tmp_path):
+    send = entry(0, "send 0->1", "started", is_p2p=True, p2p_seq_id=7)
+    receive = entry(0, "recv 1<-0", "started", is_p2p=True, p2p_seq_id=7)
+    paths = [dumped(tmp_path, 0, [send]), dumped(tmp_path, 1, [receive])]
+    assert {hang["kind"] for hang in found(*paths)} == {"stuck"}
 
 
 def test_a_receive_without_a_send(tmp_path):

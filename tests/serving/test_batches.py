@@ -18,6 +18,7 @@ from kineto import made as kineto
 from made_reports import Made, thread
 
 from bridge.annotate.batches import _text, batch
+from bridge.annotate.emit import state
 from bridge.join.grammar import parse, written
 from bridge.join.steps import without_number
 
@@ -65,9 +66,9 @@ def served(path: Path, batches: Schedule, *, outside: int = 7) -> Path:
     return made.written(path)
 
 
-def table(path: Path, by: str) -> list[dict[str, object]]:
+def table(path: Path, by: str, *words: str) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = json.loads(
-        done("report", path, "--by", by, "--format", "json")
+        done("report", path, "--by", by, "--format", "json", *words)
     )["rows"]
     return rows
 
@@ -111,7 +112,7 @@ def test_requests_against_plain_loops(tmp_path, seed, phases):
         assert row["decode_tokens"] == len(numbers) - len(prompts)
         assert row["first_token_ns"] == max(done_at[n] for n in prompts) - LENGTH * (numbers[0] + 1)
         assert row["first_token_ns"] >= first
-        assert row["token_p50_ns"] == (median(gaps) if gaps else 0)
+        assert row["token_p50_ns"] == (median(gaps) if gaps else -1)
         assert row["token_max_ns"] == (max(gaps) if gaps else -1)
 
 
@@ -151,9 +152,95 @@ def test_a_mixed_batch_is_divided_by_the_tokens_that_its_server_tells(tmp_path):
     rows = {row["phase"]: row for row in table(made.written(tmp_path / "r.sqlite"), "token")}
     assert {name: row["gpu_ns"] for name, row in rows.items()} == {
         "prefill": 450,
-        "decode": 50 + 10,
+        "decode": 50,
         "(remainder)": 1,
+        "(batches without tokens)": 10,  # of the prefill nothing is known: nothing can be divided
     }
+
+
+def test_replays_of_graphs_are_of_the_batch_that_launches_them(tmp_path):
+    made = Made()
+    made.annotation(59, 100, 200, text="capture", thread=thread(PID))
+    made.tables["graph_nodes"].append({"time": 150, "thread": thread(PID), "node": 5})
+    for n in range(3):
+        t = 1_000 * (n + 1)
+        made.annotation(59, t, t + 300, text=_text({"a": 1}, "decode"), thread=thread(PID))
+        made.launched("kernels", t + 10, PID, t + 100, t + 150, name=made.string("k"), graph_node=5)
+    path = made.written(tmp_path / "r.sqlite")
+    assert {row["request"]: row["gpu_ns"] for row in table(path, "request")} == {"a": 150}
+    assert [(r["phase"], r["total_ns"]) for r in table(path, "phase,kind")] == [("decode", 150)]
+    by = table(path, "phase,op", "--graphs", "launch")
+    assert [(r["phase"], r["op"]) for r in by if r["gpu_self_ns"]] == [("decode", "batch")]
+
+
+def test_a_part_of_the_time_counts_its_own_batches(tmp_path):
+    batches: Schedule = [("prefill", {"a": 8}, [80])] + [("decode", {"a": 1}, [20])] * 3
+    path = served(tmp_path / "r.sqlite", batches, outside=0)
+    (row,) = table(path, "request", "--from", "1.5us", "--to", "3.5us")
+    assert (row["batches"], row["prefill_tokens"], row["decode_tokens"], row["gpu_ns"]) == (
+        2,
+        0,
+        2,
+        40,
+    )
+    assert (row["first_token_ns"], row["token_max_ns"]) == (-1, LENGTH)
+    (row,) = table(path, "token", "--from", "1.5us", "--to", "3.5us")
+    assert (row["phase"], row["tokens"], row["token_mean_ns"]) == ("decode", 2, 20)
+
+
+def test_ranks_have_requests_of_their_own(tmp_path):
+    made = Made()
+    for pid in (PID, PID + 1):
+        for n, tokens in enumerate((8, 1, 1)):
+            t = 1_000 * (n + 1)
+            made.annotation(59, t, t + 300, text=_text({"a": tokens}, ""), thread=thread(pid))
+            made.kernel("gemm", t + 10, pid, t + 100, t + 150)
+    rows = table(made.written(tmp_path / "r.sqlite"), "request")
+    assert [(r["request"], r["pid"], r["decode_tokens"], r["token_p50_ns"]) for r in rows] == [
+        ("a", PID, 2, 1_000),
+        ("a", PID + 1, 2, 1_000),
+    ]
+
+
+def test_ranges_of_the_server_within_a_batch_are_parts_of_it(tmp_path):
+    made = Made()
+    made.annotation(59, 1_000, 1_900, text=_text({"a": 1, "b": 3}, "decode"), thread=thread(PID))
+    made.annotation(
+        59, 1_100, 1_800, text="execute_context_0(0)_generation_2(4)", thread=thread(PID)
+    )
+    made.kernel("gemm", 1_200, PID, 2_000, 2_100)
+    path = made.written(tmp_path / "r.sqlite")
+    assert {row["request"]: row["gpu_ns"] for row in table(path, "request")} == {"a": 25, "b": 75}
+    assert [(r["phase"], r["batches"], r["tokens"], r["gpu_ns"]) for r in table(path, "token")] == [
+        ("decode", 1, 4, 100)
+    ]
+
+
+def test_numbers_that_no_server_writes(tmp_path):
+    made = Made()
+    texts = ["a:99999999999999999999", f"a:{'9' * 5000}", "a:1 a:2 b%ZZ:3 :4 x"]
+    for n, text in enumerate(texts):
+        t = 1_000 * (n + 1)
+        made.annotation(59, t, t + 300, text=f"batch#requests={text}#", thread=thread(PID))
+        made.kernel("gemm", t + 10, PID, t + 100, t + 200)
+    path = made.written(tmp_path / "r.sqlite")
+    rows = {row["request"]: row["gpu_ns"] for row in table(path, "request")}
+    assert rows == {"a": 30, "b%ZZ": 30, "": 40, "(batches without requests)": 200}
+    assert done("report", path, "--by", "phase,op")
+
+
+class Odd:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "requests", [{Odd(): 1}, {"a": "x"}, {"\udc80": 1}, None, {"a": 2.0, True: True}]
+)
+def test_odd_requests_never_stop_a_program(requests, monkeypatch):
+    monkeypatch.setattr(state, "idle", False)
+    with batch(requests, "decode"):
+        pass
 
 
 # -- Texts as servers write them: vLLM and SGLang (nvtx_pytorch_hooks), vLLM (gpu_worker), TensorRT-LLM (PyExecutor)

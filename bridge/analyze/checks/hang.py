@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +18,11 @@ MISSING_RANK, UNLIKE, NOT_STARTED, STUCK, WAITING = KINDS = (
     "stuck",
     "waiting",
 )
+
+SAME_SIZES = re.compile(
+    r"_?all_?reduce(?!_coalesced)|broadcast|reduce$"
+)  # others may take another size of each rank
+TRANSFER = re.compile(r"(\d+)(->|<-)(\d+)")
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,9 @@ class Hang:
     """An operation that did not complete: of which group, its number, and how its ranks stand to it.
 
     ``kind`` is one of `KINDS`: ``missing`` ranks did not call it, ``unlike`` ranks called other things, ``not started``
-    ranks called it and their GPUs have not begun it, ``stuck`` means that all began it, ``waiting`` that a send or
-    receive has no counterpart. ``culprits`` are the ranks that others wait for, ``waiting`` those.
+    ranks called it and their GPUs have not begun it, ``stuck`` means that all called it alike, ``waiting`` that a send
+    or receive has no counterpart. ``culprits`` are the ranks that others wait for, ``waiting`` those, and
+    ``without_dump`` ranks of which nothing is known in this group.
     """
 
     group: str
@@ -59,73 +67,89 @@ def hangs(records: Sequence[FlightRecord]) -> list[Hang]:
     return sorted(found, key=lambda hang: -max((one.since_ns for one in hang.waiting), default=0))
 
 
+@dataclass(frozen=True)
+class _Member:
+    """A rank of a group: its dump, its collectives there by number, and the last that it called, -1 if unknown."""
+
+    record: FlightRecord
+    called: dict[int, Operation]
+    last: int
+
+
 def _collectives(records: Sequence[FlightRecord]) -> Iterator[Hang]:
     groups = dict.fromkeys(one.group for record in records for one in record.operations)
     for group in groups:
-        called = {
-            record.rank: {
-                one.number: one
-                for one in record.operations
-                if one.group == group and not one.point_to_point
-            }
+        ranks = {rank for record in records for rank in record.groups.get(group, ())}
+        members = {
+            record.rank: _member(record, group)
             for record in records
+            if record.rank in ranks or not ranks
         }
-        members = {rank for record in records for rank in record.groups.get(group, ())} or {
-            rank for rank, own in called.items() if own
-        }
-        hang = _first_open(records, group, {rank: called.get(rank) for rank in sorted(members)})
+        unknown = [
+            rank for rank in sorted(ranks) if rank not in members or members[rank].last == MISSING
+        ]
+        known = {rank: one for rank, one in sorted(members.items()) if one.last != MISSING}
+        hang = _first_open(group, known, tuple(unknown))
         if hang is not None:
             yield hang
 
 
-Called = dict[int, dict[int, Operation] | None]  # by rank; None without a dump
+def _member(record: FlightRecord, group: str) -> _Member:
+    mine = [one for one in record.operations if one.group == group and not one.point_to_point]
+    called = {one.number: one for one in mine}
+    return _Member(
+        record, called, max([*called, record.enqueued.get(group, MISSING)], default=MISSING)
+    )
 
 
-def _first_open(records: Sequence[FlightRecord], group: str, called: Called) -> Hang | None:
-    """Return the first collective of a group that some rank called and not all completed."""
-    with_dump = {rank: own for rank, own in called.items() if own is not None}
-    numbers = sorted({number for own in with_dump.values() for number in own})
-    for number in numbers:
-        own = {rank: operations.get(number) for rank, operations in with_dump.items()}
-        there = {rank: one for rank, one in own.items() if one is not None}
-        absent = [
-            rank
-            for rank, operations in with_dump.items()
-            if number not in operations and number > max(operations, default=MISSING)
-        ]
-        if absent or any(one.state != DONE for one in there.values()):
-            kind, culprits = _blame(there, absent)
-            state = {record.rank: record for record in records}
-            return Hang(
-                group=group,
-                number=number,
-                kind=kind,
-                name=_usual(one.name for one in there.values()),
-                culprits=tuple(_state(state[rank], group, there.get(rank)) for rank in culprits),
-                waiting=tuple(
-                    _state(state[rank], group, one)
-                    for rank, one in there.items()
-                    if rank not in culprits and one.state != DONE
-                ),
-                without_dump=tuple(
-                    rank for rank, operations in called.items() if operations is None
-                ),
-            )
-    return None
+def _first_open(group: str, members: dict[int, _Member], unknown: tuple[int, ...]) -> Hang | None:
+    """Return the first collective of a group that some rank called and that did not complete there."""
+    open_ones = {
+        number
+        for one in members.values()
+        for number, operation in one.called.items()
+        if operation.state != DONE
+    }
+    if not open_ones:
+        return None
+    number = min(open_ones)
+    there = {rank: one.called[number] for rank, one in members.items() if number in one.called}
+    absent = [rank for rank, one in members.items() if one.last < number]
+    kind, culprits = _blame(there, absent)
+    some = next(iter(there.values()))
+    return Hang(
+        group=some.described,
+        number=number,
+        kind=kind,
+        name=_usual(one.name for one in there.values()),
+        culprits=tuple(_state(members[rank].record, group, there.get(rank)) for rank in culprits),
+        waiting=tuple(
+            _state(members[rank].record, group, one)
+            for rank, one in there.items()
+            if rank not in culprits and one.state != DONE
+        ),
+        without_dump=unknown,
+    )
 
 
 def _blame(there: dict[int, Operation], absent: Sequence[int]) -> tuple[str, Sequence[int]]:
     """Return the kind of a hang and the ranks that others wait for."""
     if absent:
         return MISSING_RANK, absent
-    usual = _usual(one.name for one in there.values())
-    odd = [rank for rank, one in there.items() if one.name != usual]
-    if odd:
-        return UNLIKE, odd
+    said = {rank: _what(one) for rank, one in there.items()}
+    usual = _usual(said.values())
+    odd = [rank for rank, what in said.items() if what != usual]
+    if odd:  # without a majority nobody can tell who is wrong
+        return UNLIKE, odd if 2 * len(odd) < len(said) else [*said]
     late = [rank for rank, one in there.items() if one.state not in {DONE, STARTED}]
     if late and len(late) < len(there):
         return NOT_STARTED, late
     return STUCK, []
+
+
+def _what(one: Operation) -> str:
+    """Return what all ranks must call alike: the operation, and of some also the sizes."""
+    return f"{one.name} {one.sizes}" if SAME_SIZES.match(one.name) else one.name
 
 
 def _usual(names: Iterable[str]) -> str:
@@ -135,27 +159,38 @@ def _usual(names: Iterable[str]) -> str:
 
 
 def _transfers(records: Sequence[FlightRecord]) -> Iterator[Hang]:
-    """Yield sends and receives that did not complete."""
-    for record in records:
-        for one in record.operations:
-            if one.point_to_point and one.state != DONE:
-                waiting = (_state(record, one.group, one),)
-                yield Hang(
-                    one.group,
-                    one.number,
-                    WAITING,
-                    one.name,
-                    culprits=(),
-                    waiting=waiting,
-                    without_dump=(),
-                )
-                break
+    """Yield the first send or receive of each rank that did not complete, if no other rank called its counterpart."""
+    waiting = [
+        (record, one)
+        for record in records
+        for one in record.operations
+        if one.point_to_point and one.state != DONE
+    ]
+    pairs = Counter((one.group, _pair(one)) for _, one in waiting)
+    said: set[int] = set()
+    for record, one in waiting:
+        if record.rank in said:
+            continue
+        said.add(record.rank)
+        kind = WAITING if pairs[one.group, _pair(one)] == 1 else STUCK
+        own = (_state(record, one.group, one),)
+        yield Hang(
+            one.described, one.number, kind, one.name, culprits=(), waiting=own, without_dump=()
+        )
+
+
+def _pair(one: Operation) -> tuple[str, ...]:
+    """Return the ranks from and to which a transfer goes, which ``send 0->1`` and ``recv 1<-0`` have in common."""
+    match = TRANSFER.search(one.name)
+    return (
+        () if match is None else (match[1], match[3]) if match[2] == "->" else (match[3], match[1])
+    )
 
 
 def _state(record: FlightRecord, group: str, one: Operation | None) -> RankState:
     """Return how a rank stands to an operation that it called, else what it called last in the group."""
-    mine = [op for op in record.operations if op.group == group and not op.point_to_point]
-    last = one or max(mine, key=lambda op: op.number, default=None)
+    called = _member(record, group).called
+    last = one or called.get(max(called, default=MISSING))
     if last is None:
         return RankState(
             record.rank, MISSING, "", sizes="", state="", since_ns=MISSING, function="", line=""

@@ -24,7 +24,7 @@ from bridge.analyze.core.groups import texts
 from bridge.analyze.core.names import activity_names, file_names
 from bridge.analyze.core.source_lines import NO_CALL, REASONS, activity_lines, source_lines
 from bridge.analyze.run.ranks.members import Member, Ranks
-from bridge.analyze.tables.batches import phase_of_batches
+from bridge.analyze.tables.batches import nodes_of_launch, phase_of_batches
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.importers import frames
 from bridge.importers.arrays import factorize, lookup, scatter
@@ -241,7 +241,9 @@ def phase(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionC
     nodes = [
         nesting.innermost(stack_of, e.time) for stack_of, e in zip(stacks, events, strict=True)
     ]
-    served = phase_of_batches(attributed, [e.node for e in events])
+    at = np.append(nodes_of_launch(attributed, np.arange(len(attributed.counted))), NONE)
+    places_of = (np.where(e.activity == NONE, e.node, at[e.activity]) for e in events)
+    served = phase_of_batches(attributed, places_of)
     said = Names.concat([Names(code, names.texts), Names(np.arange(len(OF_BATCHES)), OF_BATCHES)])
     places = [
         np.where((of_batch >= 0) & (of_batch < len(OF_BATCHES) - 1), of_batch + len(code), node)

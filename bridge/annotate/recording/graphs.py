@@ -34,4 +34,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(one) for key, one in [*value.items()]}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return type(value).__name__
+    # The text of another object could be long, or wait for a GPU.
+    return value if isinstance(value, str | int | float | None) else type(value).__name__

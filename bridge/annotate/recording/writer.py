@@ -318,7 +318,7 @@ class Writer:
     def _clear(self) -> None:
         """Reset the state, as after a fork."""
         self._lock = RLock()
-        self._writing = self._begun = self._broken = self._had_open = False
+        self._writing = self._begun = self._broken = self._had_open = self._is_child = False
         self._open_ranges: list[Row] = []  # as written last
         self._header = header()  # taken now, because it may be written much later
         self._numbers, self._label_numbers = count(), count()
@@ -404,7 +404,8 @@ class Writer:
         """Add what the annotations of this process have cost so far, and what PyTorch says of its CUDA graphs."""
         if cost.ranges:
             self._metadata[ANNOTATION_COST] = {"ranges": cost.ranges, "ns": cost.ns}
-        if said := graph_annotations():
+        recorded = self.calls or self.rows or self.marks
+        if (recorded or not self._is_child) and (said := graph_annotations()):
             self._metadata[GRAPH_ANNOTATIONS] = said
 
     @property
@@ -468,6 +469,7 @@ class Writer:
 
     def in_child(self) -> None:
         """Reset this writer for a forked child."""
+        self._is_child = True
         self.sink = self.sink.child()
         self._clear()
         self.forked()

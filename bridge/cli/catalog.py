@@ -27,6 +27,7 @@ CATALOG = (
     CommandEntry("Analyze", "memory", "Show which ops allocate memory"),
     CommandEntry("Analyze", "why", "Explain which op a kernel belongs to"),
     CommandEntry("Analyze", "hang", "Find the rank that a hung program waits for"),
+    CommandEntry("Analyze", "annotate", "List where ranges are missing"),
     CommandEntry("Look", "html", "Write a report as one HTML page"),
     CommandEntry("Look", "trace", "Write a timeline for Perfetto or Chrome"),
     CommandEntry("Look", "view", "Open the timeline in Perfetto's UI"),

@@ -173,6 +173,7 @@ SHOWN = {
     "view": "trace to view",
     "memory": "allocations",
     "why": "explanation",
+    "annotate": "places to annotate",
 }  # by commands
 
 

@@ -8,15 +8,20 @@ import tomllib
 from collections.abc import Iterable
 from fnmatch import translate
 from functools import cache
+from typing import Any
 
 from bridge.knowledge.package import data_file
 
 
 @cache
+def _listed() -> dict[str, Any]:
+    return tomllib.loads(data_file("bridge.knowledge", "libraries.toml"))
+
+
+@cache
 def _patterns() -> dict[str, re.Pattern[str]]:
     """Return a pattern each for Python files, native modules and native functions of libraries."""
-    text = data_file("bridge.knowledge", "libraries.toml")
-    listed = tomllib.loads(text)
+    listed = _listed()
     return {
         "files": _any(listed["python"]["files"]),
         "modules": _any(
@@ -45,3 +50,10 @@ def is_library_function(function: str, module: str) -> bool:
     if not name or _patterns()["modules"].match(name):
         return True
     return _patterns()["functions"].match(function) is not None
+
+
+def framework_of(names: Iterable[str]) -> str:
+    """Return the framework of a program, of which some names of kernels, files and modules are known; '' for none."""
+    texts = [name.replace("\\", "/") for name in names]
+    patterns = ((name, _any(listed)) for name, listed in _listed()["frameworks"].items())
+    return next((name for name, pattern in patterns if any(map(pattern.match, texts))), "")

@@ -12,6 +12,8 @@ from itertools import takewhile
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from bridge.analyze.checks.advice.places import Place
+from bridge.analyze.checks.annotate import CONFIDENCE, KINDS, VERDICTS, Annotations, Candidate
+from bridge.analyze.checks.annotate import EVIDENCE as PLACE_EVIDENCE
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import FailedCalls, LostRecords, NotRecorded, ProgramError
 from bridge.analyze.checks.hang import Hang
@@ -341,6 +343,24 @@ def why() -> Schema:
 def hang() -> Schema:
     """Return the schema of bridge.hang/1."""
     return record(format={"const": "bridge.hang/1"}, source=SOURCE, hangs=listed(of(Hang)))
+def annotate() -> Schema:
+    """Return the schema of bridge.annotate/1."""
+    place = {
+        **of(Candidate)["properties"],
+        "kind": {"enum": list(KINDS)},
+        "evidence": listed({"enum": list(PLACE_EVIDENCE)}),
+        "confidence": {"enum": list(CONFIDENCE)},
+        "source": {**TEXT, "description": "file:line, or the module of native code"},
+        "add": {**TEXT, "description": "the line of code"},
+        "where": {**TEXT, "description": "where that belongs"},
+    }
+    answer = {
+        **of(Annotations)["properties"],
+        "verdict": {"enum": list(VERDICTS)},
+        "places": listed(record(**place)),
+        "automatic": {**TEXT, "description": "the command that annotates without changes"},
+    }
+    return record(format={"const": "bridge.annotate/1"}, source=SOURCE, **answer)
 
 
 def what_if() -> Schema:
@@ -527,6 +547,7 @@ TITLES = {  # what prints each document, and its schema
     "diff": ("bridge diff --format json", diff),
     "why": ("bridge why --format json", why),
     "hang": ("bridge hang --format json", hang),
+    "annotate": ("bridge annotate --format json", annotate),
     "what-if": ("bridge what-if --format json", what_if),
     "quality": ("bridge doctor REPORT --format json", quality),
     "doctor": ("bridge doctor --format json", doctor),

@@ -203,6 +203,7 @@ DOCUMENTS = {  # by kind, the words that print one; REPORT is the demo
     "summary": [["summary", "REPORT"]],
     "advice": [["advise", "REPORT"], ["advise", "REPORT", "--over", "99%"]],
     "why": [["why", "REPORT", "#21"], ["why", "REPORT", "#0"]],
+    "annotate": [["annotate", "REPORT"]],
     "what-if": [
         ["what-if", "REPORT", "--op", "forward", "--faster", "30%", "--iterations", "100"],
         ["what-if", "REPORT", "--gpu-faster", "2", "--step", "2"],
@@ -276,6 +277,7 @@ def test_documents_of_a_real_report_are_as_their_schemas_say(report: Path) -> No
             "summary": ["summary", report],
             "advice": ["advise", report],
             "why": ["why", report, "#7"],
+            "annotate": ["annotate", report.with_stem("gaussian-no-nvtx")],
             "quality": ["doctor", report],
             "diff": [
                 "diff",

@@ -15,7 +15,7 @@ from bridge.importers.arrays import lookup, scatter
 from bridge.importers.call_chains import Frame, Nodes, Sources, nodes_of, python_frame, tree
 from bridge.importers.frames import Names, key_codes
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.attribution import BY_CAPTURE
 from bridge.join.forest import nearest
@@ -230,14 +230,20 @@ def _distinct(nodes: Nodes, sources: Sources) -> tuple[Ints, Lines]:
 
 def user_frames(nodes: Nodes) -> Ints:
     """Return for each node of a tree the innermost frame of the user's program, itself or above, or NONE."""
-    parent, is_python = nodes.parent, nodes.python
+    is_python, is_native = frames_of_program(nodes)
+    python = nearest(nodes.parent, is_python)
+    return np.where(python == NONE, nearest(nodes.parent, is_native), python)
+
+
+def frames_of_program(nodes: Nodes) -> tuple[Flags, Flags]:
+    """Return which nodes of a tree are frames of the user's program in Python, and which native ones."""
+    is_python = nodes.python
     of_library = nodes.file.matching(is_library_file)
     code, first = number_groups(nodes.function.codes, nodes.file.codes)
     pairs = zip(nodes.function[first], nodes.file[first], strict=True)
     of_native = np.array([is_library_function(*pair) for pair in pairs], bool)
     is_native_user = ~is_python & ~(of_native[code] if len(code) else is_python)
-    python = nearest(parent, is_python & ~of_library)
-    return np.where(python == NONE, nearest(parent, is_native_user), python)
+    return is_python & ~of_library, is_native_user
 
 
 def _op_places(attributed: AttributedCapture) -> Ints:

@@ -149,16 +149,19 @@ def _automatic(answer: Annotations) -> Iterator[str]:
 
 
 def _place(number: int, place: Candidate, whole: int) -> Iterator[str]:
-    name = place.function or f"loop of {units.count(place.calls)} iterations"
-    head = f"{number}. {name}, {source(place)}" if place.function else f"{number}. {name}"
-    yield head
-    calls = "iterations" if place.kind == ITERATION else "calls"
+    """Yield a place, its work and how sure that is, and what to add."""
+    calls, is_iteration = units.count(place.calls), place.kind == ITERATION
+    name = f"{place.function}, {source(place)}"
+    if is_iteration:
+        name = f"iteration in {name}" if place.function else f"loop of {calls} iterations"
+    yield f"{number}. {name}"
+    within = units.time(place.gpu_ns)
     facts = [
-        _time(place.gpu_ns, whole),
-        f"{units.time(place.total_ns)} with the places in it"
-        if place.total_ns > place.gpu_ns
+        _time(place.total_ns, whole),
+        f"{within} of that in no place within" if place.total_ns > place.gpu_ns else "",
+        f"{calls} {'iterations' if is_iteration else 'calls'}"
+        if place.function and place.calls >= 0
         else "",
-        f"{units.count(place.calls)} {calls}" if place.calls >= 0 and place.function else "",
         f"{place.confidence} confidence ({', '.join(place.evidence)})",
     ]
     yield f"{INDENT}{', '.join(filter(None, facts))}"

@@ -16,7 +16,6 @@ from bridge.analyze.core.source_lines import (
     PYTHON_FUNCTION,
     call_tree,
     frames_of_program,
-    user_frames,
 )
 from bridge.importers import frames
 from bridge.importers.arrays import lookup, scatter
@@ -24,7 +23,7 @@ from bridge.importers.call_chains import Nodes, python_frame
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, search_groups
 from bridge.join.attributed import AttributedCapture
-from bridge.join.forest import levels
+from bridge.join.forest import levels, nearest
 from bridge.join.loops import Loop
 from bridge.join.steps import RANGE
 from bridge.knowledge.libraries import framework_of
@@ -109,7 +108,7 @@ class Work:
         """Return the work in no op; ``leaf`` is the innermost node of the stack of each API call."""
         rows = np.flatnonzero(attributed.counted & (attributed.activity_op == NONE))
         call = attributed.attribution.launch[rows]
-        of_program = user_frames(nodes) != NONE
+        of_program = nearest(nodes.parent, np.logical_or(*frames_for_ranges(nodes))) != NONE
         node = lookup(leaf, call)
         node = np.where(lookup(of_program, node, False), node, NONE)
         sampled = np.full(len(leaf), NONE)
@@ -178,6 +177,13 @@ def common_frames(nodes: Nodes, one: Ints, other: Ints) -> Ints:
 # -- What stands on the paths
 
 
+def frames_for_ranges(nodes: Nodes) -> tuple[Flags, Flags]:
+    """Return which nodes are frames of the program that a range can be in: of Python, and native ones."""
+    is_python, is_native = frames_of_program(nodes)
+    is_named = ~nodes.function.among(*UNNAMED, "")
+    return is_python & is_named, is_native & is_named
+
+
 @record
 class Frames:
     """The frames of the program on the paths: a row per path and place.
@@ -201,10 +207,9 @@ class Frames:
     def of(cls, nodes: Nodes, work: Work) -> Frames:
         """Return the functions on each path and, of call stacks of Python, their lines."""
         path, node, depth = on_paths(nodes, work)
-        function, _ = number_groups(nodes.function.codes, nodes.file.codes)
-        is_named = ~nodes.function.among(*UNNAMED, "")
-        has_line = (nodes.python & (nodes.line > 0) & is_named)[node] & ~work.by_samples[path]
-        parts = [np.flatnonzero(is_named[node]), np.flatnonzero(has_line)]
+        function = functions_by_name(nodes)
+        has_line = (nodes.python & (nodes.line > 0))[node] & ~work.by_samples[path]
+        parts = [np.arange(len(node)), np.flatnonzero(has_line)]
         row, kind = np.concatenate(parts), np.repeat((0, 1), [len(part) for part in parts])
         of_line = np.where(kind == 1, nodes.line[node[row]], NONE)
         place, first = number_groups(function[node[row]], of_line)
@@ -229,6 +234,14 @@ class Frames:
         return self.path[first], self.place[first]
 
 
+def functions_by_name(nodes: Nodes) -> Ints:
+    """Return the function of each node, as a number in the order of names and files."""
+    function, first = number_groups(nodes.function.codes, nodes.file.codes)
+    names = list(zip(nodes.function[first], nodes.file[first], strict=True))
+    order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+    return lookup(scatter(np.arange(len(order)), order, len(order)), function)
+
+
 def on_paths(nodes: Nodes, work: Work) -> tuple[Ints, Ints, Ints]:
     """Return path, node and depth of the frames of the program: of Python, or native where a path has none of these."""
     current, path = work.leaf, np.arange(len(work.leaf))
@@ -241,7 +254,7 @@ def on_paths(nodes: Nodes, work: Work) -> tuple[Ints, Ints, Ints]:
     path, node = (
         np.concatenate([none, *parts]) for parts in zip((none, none), *found, strict=True)
     )
-    is_python, is_native = frames_of_program(nodes)
+    is_python, is_native = frames_for_ranges(nodes)
     has_python = counts(path[is_python[node]], len(work.leaf)) > 0
     kept = np.where(has_python[path], is_python[node], is_native[node])
     path, node = path[kept], node[kept]
@@ -251,17 +264,18 @@ def on_paths(nodes: Nodes, work: Work) -> tuple[Ints, Ints, Ints]:
 def chosen(found: Frames, time: Ints) -> list[int]:
     """Return the places that split the work of paths, of which ``time`` is given.
 
-    First those that hold at most half of it, the largest first and the outermost of equal ones, then larger ones that
-    do not hold nearly all, the innermost first. Each holds a twentieth that none before it does. If there
-    is none, it is the innermost of those that hold most.
+    First those that hold at most half of it, the largest first, of equal ones functions and the outermost. Then larger
+    ones that do not hold nearly all, of equal ones the innermost, a function before its lines. Each holds a twentieth
+    that none before it does; the last tie is by name. If there is none, it is the innermost of those that hold most.
     """
     path, place = found.without_recursion()
     size, whole, left = len(found.node), int(time.sum()), time.copy()
     held, result = sums(place, time[path], size), list[int]()
     outer = lowest(found.place, found.rank, size)
+    outer = -outer - np.where(found.is_line, outer.max(initial=0) + 1, 0)
     inner = 2 * (highest(found.place, found.rank, size) // 4) - found.is_line
     is_part, is_most = 2 * held <= whole, LEAST * held >= (LEAST - 1) * whole
-    for fits, order in ((is_part, -outer), (~is_part & ~is_most, inner), (is_most, inner)):
+    for fits, order in ((is_part, outer), (~is_part & ~is_most, inner), (is_most, inner)):
         if result and fits is is_most:
             break
         while True:
@@ -321,18 +335,18 @@ class Iterations:
         function = found.function[np.argmax(rank)]
         of_frame = np.flatnonzero((found.is_line & (found.function == function))[found.place])
         line = scatter(found.line[found.place[of_frame]], found.path[of_frame], len(work.leaf))
-        if len(np.unique(found.path[of_frame])) < len(of_frame):  # it calls itself
-            return None
         rows = rows[line[work.path[rows]] != NONE]
+        if not len(rows) or len(np.unique(found.path[of_frame])) < len(of_frame):  # it calls itself
+            return None
         rows = rows[order_by(self.iteration[rows], self.issued[rows])]
         seen, turn = line[work.path[rows]], self.iteration[rows]
         goes_back = (seen[1:] < seen[:-1]) & (turn[1:] == turn[:-1])
         turned = len(np.unique(turn[1:][goes_back]))
-        first, last = int(seen.min(initial=NONE)), int(seen.max(initial=NONE))
-        if first in (NONE, last) or MOST_TURNS * turned > len(np.unique(turn)):
+        first, last = int(seen.min()), int(seen.max())
+        if first == last or MOST_TURNS * turned > len(np.unique(turn)):
             return None
-        inside = found.line[found.place[of_frame]]
-        return of_frame[(inside >= first) & (inside <= last)], first, last
+        own = found.line[found.place[of_frame]]
+        return of_frame[(own >= first) & (own <= last)], first, last
 
     def last_kernel(self, attributed: AttributedCapture, work: Work) -> str:
         """Return the name of the kernel that ends the iteration in the middle; '' without kernels."""
@@ -474,14 +488,12 @@ class Account:
     def _language(self, site: Site, node: int) -> str:
         if node != NONE:
             return PYTHON if self.nodes.python[node] else NATIVE
-        processes = self.attributed.capture.processes
-        own = (
-            np.isin(processes.process, site.iterations.loop.steps.process)
-            if site.iterations
-            else []
-        )
-        is_named = any(name.startswith(PYTHON) for name in processes.name[np.flatnonzero(own)])
-        return PYTHON if is_named or self.framework or self.nodes.python.any() else NATIVE
+        if self.framework or self.nodes.python.any():
+            return PYTHON
+        processes, steps = self.attributed.capture.processes, site.iterations
+        own = np.isin(processes.process, steps.loop.steps.process if steps else ())
+        is_named = any(name.startswith(PYTHON) for name in processes.name[own])
+        return PYTHON if is_named else NATIVE
 
     def _calls(self, node: int) -> int:
         """Return how often a function was called, which PyTorch's profiler tells; -1 where nobody does."""

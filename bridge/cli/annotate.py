@@ -9,7 +9,7 @@ import click
 from bridge.analyze.core.catalog.lookup import SAMPLE_DETAILS, host_tables
 from bridge.analyze.core.catalog.views import SOURCE_DETAILS
 from bridge.cli import options, outputs
-from bridge.cli.help import Command
+from bridge.cli.help import Command, option
 from bridge.cli.hints import with_report
 from bridge.cli.outputs import Output
 
@@ -21,12 +21,20 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "bridge annotate report.sqlite",
+        "bridge annotate report.sqlite --inside step",
         "bridge annotate report.sqlite --format json -o places.json",
     ),
 )
 @options.report_input
+@option(
+    "--inside",
+    "inside",
+    multiple=True,
+    metavar="OP",
+    help="An op that holds too much: its work counts as that in no op. May be repeated.",
+)
 @outputs.output(("text", "json"))
-def annotate(source: ReportInput, output: Output) -> None:
+def annotate(source: ReportInput, inside: tuple[str, ...], output: Output) -> None:
     """List where ranges would explain most GPU time of REPORTS (or of a run of the store) that is in no op.
 
     Each place has the line of code to add. Places come from the call stacks of CUDA calls, from samples of the CPU, and
@@ -41,7 +49,8 @@ def annotate(source: ReportInput, output: Output) -> None:
     if not len(report.capture.activities):
         host = host_tables(len(report.capture.ranges))
         raise ReportError(f"{', '.join(report.source)}: no work on a GPU in the report; {host}")
-    answer = places_to_annotate(report.attributed)
+    with options.usage_errors():
+        answer = places_to_annotate(report.attributed, inside)
     if output.format == "json":
         text = render.as_json(answer, report.source)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -112,11 +113,15 @@ def _verdict(answer: Annotations) -> Iterator[str]:
     whole, without = answer.gpu_ns, answer.gpu_ns - answer.in_ops_ns
     if answer.verdict == ANNOTATED:
         yield f"Nothing to add: {_time(answer.in_ops_ns, whole)} of {units.time(whole)} of GPU time are in ops."
-        yield "→ bridge report REPORT --by op"
+        if answer.coarse:
+            yield f"Most of it is in one op, {answer.coarse}. What would split that:"
+            yield f"→ bridge annotate REPORT --inside {shlex.quote(answer.coarse)}"
+        else:
+            yield "→ bridge report REPORT --by op"
         return
-    yield (
-        f"{units.time(whole)} of GPU time: {_time(answer.in_ops_ns, whole)} in ops, {_time(without, whole)} in none."
-    )
+    others = f"in {', '.join(answer.inside)} or in none" if answer.inside else "in none"
+    in_ops = f"{_time(answer.in_ops_ns, whole)} in {'other ' * bool(answer.inside)}ops"
+    yield f"{units.time(whole)} of GPU time: {in_ops}, {_time(without, whole)} {others}."
     if answer.verdict == THIN:
         yield f"{_evidence(answer)} To record more:"
         yield "→ bridge run --backtrace PROGRAM"
@@ -127,15 +132,13 @@ def _evidence(answer: Annotations) -> str:
     if not answer.stack_ns + answer.sample_ns:
         return "The evidence is thin: no call stack tells which lines launch that work."
     without = answer.gpu_ns - answer.in_ops_ns
-    shares = (
-        f"{units.percent(part / without)} {name}"
-        for part, name in (
-            (answer.stack_ns, "by call stacks"),
-            (answer.sample_ns, "by samples of the CPU"),
-        )
+    parts = ((answer.stack_ns, "call stacks"), (answer.sample_ns, "samples of the CPU"))
+    told = (
+        f"{name} tell who launched {units.percent(part / without)} of that"
+        for part, name in parts
         if part
     )
-    return f"The evidence is thin: of that, it is known who launched {' and '.join(shares)}."
+    return f"The evidence is thin: {', '.join(told)}."
 
 
 def _automatic(answer: Annotations) -> Iterator[str]:

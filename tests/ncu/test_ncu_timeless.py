@@ -29,6 +29,7 @@ REFUSED = (  # the words after the report, and what is missing
     (["memory"], "no allocations"),
     (["graph"], "no graph"),
     (["why", "gemm"], "no explanation"),
+    (["annotate"], "no places to annotate"),
     (["what-if", "--gpu-faster", "2x"], "no what-if"),
     (["flame", "--weight", "cpu"], "no CPU time"),
     (["plot", "--kind", "timeline", "-o", "x.svg"], "no timeline plot"),

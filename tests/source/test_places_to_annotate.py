@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 import shutil
 import subprocess
 from collections import Counter
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import bridge as run
 from command import done
 from hypothesis import given
 from hypothesis import strategies as st
-from made_reports import PUSH_POP, Made, process, thread
+from made_reports import PUSH_POP, Made, process, strings_only, thread
 from real_parts import need
 
 from bridge.annotate.headers import include_folders
@@ -356,3 +358,108 @@ def test_samples_tell_the_functions_that_both_are_in(tmp_path):
 def test_samples_far_apart_tell_nothing(tmp_path):
     answer = document(sampled(tmp_path / "a.sqlite", apart=20_000_000))
     assert (answer["sample_ns"], answer["places"], answer["verdict"]) == (0, [], "thin")
+
+
+# -- Reports with ranges, without evidence, without work
+
+
+def ranged(path: Path) -> Path:
+    """Write a training all of which is in one range."""
+    story = Story()
+    for function, long in (("forward", 300), ("backward", 600), ("update", 100)):
+        story.launch((py("main", 5), py(function, 20)), long, name=function, op="it's")
+    return story.written(path)
+
+
+def test_a_report_with_ranges_everywhere_lacks_none(tmp_path):
+    story = Story()
+    for op, long in (("forward", 480), ("backward", 480), ("", 40)):
+        story.launch((py("main", 5),), long, op=op)
+    path = story.written(tmp_path / "a.sqlite")
+    assert done("annotate", path).splitlines() == [
+        "Nothing to add: 960 ns (96.0 %) of 1.000 µs of GPU time are in ops.",
+        "→ bridge report a.sqlite --by op".replace("a.sqlite", str(path)),
+    ]
+    answer = document(path)
+    assert (answer["verdict"], answer["places"], answer["unplaced_ns"]) == ("annotated", [], 40)
+
+
+def test_an_op_that_holds_all_is_split(tmp_path):
+    path = ranged(tmp_path / "a.sqlite")
+    said = done("annotate", path).splitlines()
+    assert said[:2] == [
+        "Nothing to add: 1.000 µs (100.0 %) of 1.000 µs of GPU time are in ops.",
+        "Most of it is in one op, it's. What would split that:",
+    ]
+    _, *words = shlex.split(said[2].removeprefix("→ "))
+    assert done(*words).splitlines()[:3] == [
+        "1.000 µs of GPU time: 0 ns (0.0 %) in other ops, 1.000 µs (100.0 %) in it's or",
+        "in none.",
+        "",
+    ]
+    answer = json.loads(done(*words, "--format", "json"))
+    assert [(p["function"], p["gpu_ns"]) for p in answer["places"]] == [
+        ("backward", 600), ("forward", 300), ("update", 100),
+    ]  # fmt: skip
+    assert (
+        "no op 'its': one of it's; did you mean it's?"
+        in run("annotate", path, "--inside", "its").output
+    )
+
+
+def test_without_stacks_and_repetition_nothing_is_told(tmp_path):
+    story = Story()
+    for number in range(5):
+        story.launch(None, 100 + number, name=f"k{number}")
+    assert done("annotate", story.written(tmp_path / "a.sqlite")).splitlines() == [
+        "510 ns of GPU time: 0 ns (0.0 %) in ops, 510 ns (100.0 %) in none.",
+        "The evidence is thin: no call stack tells which lines launch that work. To",
+        "record more:",
+        "→ bridge run --backtrace PROGRAM",
+    ]
+
+
+def test_stacks_of_few_calls_are_thin_evidence(tmp_path):
+    story = Story()
+    story.launch((py("main", 5), py("step", 20)), 100, name="a")
+    story.launch(None, 300, name="b")
+    path = story.written(tmp_path / "a.sqlite")
+    assert done("annotate", path).splitlines()[1:3] == [
+        "The evidence is thin: call stacks tell who launched 25.0 % of that. To record",
+        "more:",
+    ]
+    assert document(path)["verdict"] == "thin"
+
+
+def test_a_report_without_work_is_refused(tmp_path):
+    made = Made()
+    made.annotation(PUSH_POP, 1, 9, text="a", thread=thread(100))
+    refused = run("annotate", made.written(tmp_path / "a.sqlite"))
+    assert refused.exit_code == 1
+    assert "no work on a GPU in the report; bridge report" in refused.output
+    assert run("annotate", strings_only(tmp_path / "b.sqlite")).exit_code == 1
+
+
+def event(category: str, name: str, at: int, long: int, **args: int) -> dict[str, Any]:
+    """Give an event of PyTorch's profiler; times in µs."""
+    where = {"pid": 0, "tid": 7} if category == "kernel" else {"pid": 9, "tid": 1}
+    return {"ph": "X", "cat": category, "name": name, "ts": at, "dur": long, **where, "args": args}
+
+
+def test_pytorch_tells_how_often_functions_were_called(tmp_path):
+    events = [event("python_function", "train.py(40): main", 0, 9_000)]
+    for at in (10, 1_000, 2_000):
+        events += [
+            event("python_function", "train.py(12): step", at, 500),
+            event("cuda_runtime", "cudaLaunchKernel", at + 5, 5, correlation=at),
+            event("kernel", f"k{at}", at + 50, 10, correlation=at, device=0, stream=7, context=1),
+        ]
+    events += [
+        event("cuda_runtime", "cudaLaunchKernel", 5_000, 5, correlation=9),
+        event("kernel", "end", 5_100, 10, correlation=9, device=0, stream=7, context=1),
+    ]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "with_stack": 1, "traceEvents": events}))
+    [place] = document(path)["places"]
+    assert (place["function"], place["source"], place["calls"]) == ("step", "train.py:12", 3)
+    assert (place["gpu_ns"], place["activities"]) == (30_000, 3)

@@ -27,6 +27,7 @@ from bridge.join.forest import levels, nearest
 from bridge.join.loops import Loop
 from bridge.join.steps import RANGE
 from bridge.knowledge.libraries import framework_of
+from bridge.knowledge.suggestions import unknown_name
 
 LEAST = 20  # a place holds at least one in so many ns of the work whose stacks are known
 MOST_GAP_NS = 10_000_000  # between the samples around a call
@@ -73,7 +74,8 @@ class Annotations:
     ``gpu_ns`` is the sum of ``in_ops_ns``, of the places' ``gpu_ns``, and of ``unplaced_ns``. ``stack_ns`` and
     ``sample_ns`` are the time of the work in no op of which call stacks or samples tell a frame of the program.
     ``framework`` is one that ``bridge run --auto`` annotates, ``script`` the file in which most of that work begins; ''
-    where unknown. ``verdict`` is enough if places of high or medium confidence own half of the work in no op.
+    where unknown. ``verdict`` is enough if places of high or medium confidence own half of the work in no op. Work of
+    the ops ``inside`` counts as work in no op. ``coarse`` is an op that owns most work where nothing is to add, or ''.
     """
 
     gpu_ns: int
@@ -85,6 +87,8 @@ class Annotations:
     framework: str
     script: str
     places: tuple[Candidate, ...]
+    inside: tuple[str, ...] = ()
+    coarse: str = ""
 
 
 # -- Where the calls of the work were made
@@ -104,9 +108,12 @@ class Work:
     by_samples: Flags
 
     @classmethod
-    def of(cls, attributed: AttributedCapture, nodes: Nodes, leaf: Ints) -> Work:
-        """Return the work in no op; ``leaf`` is the innermost node of the stack of each API call."""
-        rows = np.flatnonzero(attributed.counted & (attributed.activity_op == NONE))
+    def of(
+        cls, attributed: AttributedCapture, nodes: Nodes, leaf: Ints, inside: Sequence[int] = ()
+    ) -> Work:
+        """Return the work in no op, or in those ``inside``; ``leaf`` is the innermost node of each call's stack."""
+        is_meant = np.isin(attributed.activity_op, [NONE, *inside])
+        rows = np.flatnonzero(attributed.counted & is_meant)
         call = attributed.attribution.launch[rows]
         of_program = nearest(nodes.parent, np.logical_or(*frames_for_ranges(nodes))) != NONE
         node = lookup(leaf, call)
@@ -527,10 +534,17 @@ class Account:
 # -- The answer
 
 
-def places_to_annotate(attributed: AttributedCapture) -> Annotations:
-    """Return where ranges would own the work that is in no op."""
+def places_to_annotate(attributed: AttributedCapture, inside: Sequence[str] = ()) -> Annotations:
+    """Return where ranges would own the work that is in no op, or in none but those ``inside``.
+
+    Raises ValueError, with a message for the user, for an op that is not in the capture.
+    """
+    unknown = next((op for op in inside if op not in attributed.ops), None)
+    if unknown is not None:
+        shown_by = "bridge report REPORT --by op"
+        raise ValueError(unknown_name("op", unknown, attributed.ops, shown_by))
     tree = call_tree(attributed)
-    work = Work.of(attributed, tree.nodes, tree.leaf)
+    work = Work.of(attributed, tree.nodes, tree.leaf, [attributed.ops.index(op) for op in inside])
     account = Account.of(attributed, tree.nodes, work)
     whole, without = int(attributed.duration[attributed.counted].sum()), int(work.time.sum())
     is_annotated = not without or LEAST * without < whole
@@ -548,4 +562,17 @@ def places_to_annotate(attributed: AttributedCapture) -> Annotations:
         framework=account.framework,
         script=account.script(),
         places=places,
+        inside=tuple(inside),
+        coarse=coarse_op(attributed, tree.leaf) if is_annotated else "",
     )
+
+
+def coarse_op(attributed: AttributedCapture, leaf: Ints) -> str:
+    """Return the op that owns over half of all work, if stacks of its calls may split it; '' if there is none."""
+    op, launch = attributed.activity_op, attributed.attribution.launch
+    time = sums(op[op != NONE], attributed.duration[op != NONE], len(attributed.ops))
+    most = int(np.argmax(time)) if len(time) else NONE
+    if most == NONE or 2 * time[most] <= attributed.whole_ns:
+        return ""
+    has_stack = lookup(leaf, launch[op == most]) != NONE
+    return attributed.ops[most] if has_stack.any() else ""

@@ -20,7 +20,7 @@ from bridge.cli.help import Command, Option, option
 
 LISTED = {
     "Capture": "run import doctor",
-    "Analyze": "summary report advise what-if memory why hang",
+    "Analyze": "summary report advise what-if memory why hang annotate",
     "Look": "html trace view flame graph plot",
     "Compare": "diff trend",
     "More": "runs cache bench onednn scrub mcp demo",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=(
         "bridge annotate report.sqlite",
-        "bridge annotate report.sqlite --inside step",
+        "bridge annotate report.sqlite --inside forward",
         "bridge annotate report.sqlite --format json -o places.json",
     ),
 )

@@ -40,8 +40,8 @@ def code(place: Candidate) -> str:
 
 def range_name(place: Candidate) -> str:
     """Return a name for the range of a place."""
-    if place.kind == ITERATION:
-        return ITERATION
+    if place.part:
+        return place.part
     if place.kind == FUNCTION:
         return place.function
     function = place.file.rpartition("/")[2] if place.function == MODULE else place.function
@@ -51,11 +51,12 @@ def range_name(place: Candidate) -> str:
 def where(place: Candidate) -> str:
     """Return in words where the line of code belongs."""
     if not place.function:
-        body = f"the body of the loop that launches {place.first_kernel}"
-        last = (
-            f" … {place.last_kernel}" if place.last_kernel not in {"", place.first_kernel} else ""
-        )
-        return f"{'around' if place.language == PYTHON else 'first in'} {body}{last}"
+        work = place.first_work
+        work += f" … {place.last_work}" if place.last_work != work else ""
+        if place.kind != ITERATION:
+            return f"around the code that launches {work}"
+        around = "around" if place.language == PYTHON else "first in"
+        return f"{around} the body of the loop that launches {work}"
     if place.language != PYTHON:
         return f"first in {place.function}"
     if place.kind == FUNCTION:
@@ -154,7 +155,7 @@ def _automatic(answer: Annotations) -> Iterator[str]:
 def _place(number: int, place: Candidate, whole: int) -> Iterator[str]:
     """Yield a place, its work and how sure that is, and what to add."""
     calls, is_iteration = units.count(place.calls), place.kind == ITERATION
-    name = f"{place.function}, {source(place)}"
+    name = f"{place.function}, {source(place)}" if place.function else place.part
     if is_iteration:
         name = f"iteration in {name}" if place.function else f"loop of {calls} iterations"
     yield f"{number}. {name}"

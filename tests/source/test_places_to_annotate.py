@@ -332,6 +332,21 @@ def test_without_stacks_only_the_loop_is_known(tmp_path):
     assert document(path)["verdict"] == "thin"
 
 
+def test_what_lies_before_the_iterations_is_start_up(tmp_path):
+    story = Story()
+    story.tables["processes"].append({"process": process(100), "name": "python3.11"})
+    story.launch(None, 500, name="init")
+    story.launch(None, 700, name="scale")
+    for _ in range(4):
+        for name, long in (("fill", 300), ("jacobi", 400)):
+            story.launch(None, long, name=name)
+    assert short(document(story.written(tmp_path / "a.sqlite"))) == [
+        ('with bridge.nvtx_op("iteration"):', "around the body of the loop that launches fill … jacobi",
+         2_800, 2_800, 4, "low"),
+        ('with bridge.nvtx_op("start-up"):', "around the code that launches init … scale", 1_200, 1_200, -1, "low"),
+    ]  # fmt: skip
+
+
 def sampled(path: Path, *, apart: int) -> Path:
     """Write a program whose calls have no stacks: samples lie around the first two, ``apart`` ns from each other."""
     story = Story()

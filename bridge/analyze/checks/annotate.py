@@ -17,12 +17,14 @@ from bridge.analyze.core.source_lines import (
     call_tree,
     frames_of_program,
 )
+from bridge.analyze.run.account import RunClocks
+from bridge.analyze.run.parts import Parts
 from bridge.importers import frames
 from bridge.importers.arrays import lookup, scatter
 from bridge.importers.call_chains import Nodes, python_frame
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, search_groups
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import NEVER_ISSUED, AttributedCapture
 from bridge.join.forest import levels, nearest
 from bridge.join.loops import Loop
 from bridge.join.steps import RANGE
@@ -35,7 +37,7 @@ SURE = 10  # a confidence holds for all but one in so many ns
 MOST_TURNS = 10  # of one in so many iterations the lines may go back
 EVIDENCE = STACK, SAMPLES, REPETITION = ("call stack", "samples", "repetition")
 CONFIDENCE = HIGH, MEDIUM, LOW = ("high", "medium", "low")
-KINDS = FUNCTION, LINES, ITERATION = ("function", "lines", "iteration")
+KINDS = FUNCTION, LINES, ITERATION, PART = ("function", "lines", "iteration", "part")
 VERDICTS = ANNOTATED, ENOUGH, THIN = ("annotated", "enough", "thin")
 PYTHON, NATIVE = ("python", "native")
 UNNAMED = ("<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")  # no place for a range
@@ -47,8 +49,9 @@ class Candidate:
     """A place to annotate, and the work in no op that it would own.
 
     What is not known is '' or -1. ``file`` of native code is its module. ``line`` and ``last_line`` are those seen on
-    the stacks, or those that an iteration holds. ``first_kernel`` and ``last_kernel`` are of an iteration. ``gpu_ns``
-    and ``activities`` are of the work that no other place in it holds, ``total_ns`` is the time of all.
+    the stacks, or those that an iteration holds. ``part`` is the part of the run that the place is around, and
+    ``first_work`` and ``last_work`` are what it launches. ``gpu_ns`` and ``activities`` are of the work that no place
+    within holds, ``total_ns`` is the time of all. ``calls`` of an iteration are how many there are.
     """
 
     kind: str
@@ -57,8 +60,9 @@ class Candidate:
     file: str
     line: int
     last_line: int
-    first_kernel: str
-    last_kernel: str
+    part: str
+    first_work: str
+    last_work: str
     gpu_ns: int
     total_ns: int
     activities: int
@@ -296,33 +300,47 @@ def chosen(found: Frames, time: Ints) -> list[int]:
     return result
 
 
-# -- Iterations
+# -- Parts of the run
 
 
 @record
-class Iterations:
-    """The work in no op that is issued in the iterations of a loop that no range marks.
+class Part:
+    """The work in no op of a part of the run: of the iterations of a loop that no range marks, or of what lies around.
 
-    ``inside`` tells it of each row of `Work`, ``iteration`` says in which one, and ``issued`` when.
+    ``inside`` tells for each row of `Work` whether it was issued there, ``iteration`` in which iteration, and
+    ``issued`` when. ``loop`` is None outside of iterations.
     """
 
-    loop: Loop
+    name: str
+    loop: Loop | None
     inside: Flags
     iteration: Ints
     issued: Ints
 
     @classmethod
-    def of(cls, attributed: AttributedCapture, work: Work) -> list[Iterations]:
-        """Return the iterations of each loop."""
-        iteration = attributed.activity_iteration[work.rows]
+    def of(cls, attributed: AttributedCapture, work: Work) -> list[Part]:
+        """Return the iterations of each loop, and then the other parts of a run that has any."""
+        iteration, issued = attributed.activity_iteration[work.rows], attributed.issued[work.rows]
+        when = {"iteration": iteration, "issued": issued}
         number = lookup(attributed.iterations.loop, iteration)
-        issued = attributed.issued[work.rows]
         loops = enumerate(attributed.loops.iterations)
-        return [
-            cls(loop, number == at, iteration, issued)
+        result = [
+            cls(name=ITERATION, loop=loop, inside=number == at, **when)
             for at, loop in loops
             if loop.found_by != RANGE
         ]
+        parts = Parts.of_run(attributed)
+        if parts is None or not parts.loops:
+            return result
+        clock = RunClocks.of(attributed).offset[attributed.capture.activities.report[work.rows]]
+        began = issued + np.where(issued == NEVER_ISSUED, 0, clock)
+        for name, times in parts.by_name.items():
+            if name != "iterations":
+                edges = np.array(times, np.int64).reshape(-1)
+                inside = np.searchsorted(edges, began, side="right") % 2 == 1
+                inside &= (number == NONE) & (work.path == NONE)
+                result.append(cls(name=name, loop=None, inside=inside, **when))
+        return result
 
     def lines(self, found: Frames, work: Work) -> tuple[Ints, int, int] | None:
         """Return what holds an iteration: the rows of ``found`` that are lines of one function, the first and the last.
@@ -355,17 +373,18 @@ class Iterations:
         own = found.line[found.place[of_frame]]
         return of_frame[(own >= first) & (own <= last)], first, last
 
-    def last_kernel(self, attributed: AttributedCapture, work: Work) -> str:
-        """Return the name of the kernel that ends the iteration in the middle; '' without kernels."""
-        kernels = self.inside & attributed.capture.activities.kind.among(frames.KERNEL)[work.rows]
-        rows = np.flatnonzero(kernels)
+    def ends(self, attributed: AttributedCapture, work: Work) -> tuple[str, str]:
+        """Return the names of the first and the last work, of iterations those of the kernels in the middle one."""
+        rows = np.flatnonzero(self.inside)
+        is_kernel = attributed.capture.activities.kind.among(frames.KERNEL)[work.rows[rows]]
+        rows = rows[is_kernel] if self.loop is not None and is_kernel.any() else rows
         if not len(rows):
-            return ""
+            return "", ""
         middle = np.sort(self.iteration[rows])[len(rows) // 2]
         rows = rows[self.iteration[rows] == middle]
-        return attributed.capture.activities.name[
-            int(work.rows[rows[np.argmax(self.issued[rows])]])
-        ]
+        rows = work.rows[rows[order_by(self.issued[rows])]]
+        name = attributed.capture.activities.name
+        return name[int(rows[0])], name[int(rows[-1])]
 
 
 # -- The places, and the work of each
@@ -373,25 +392,25 @@ class Iterations:
 
 @record
 class Site:
-    """A place before its work is counted: the rows of `Frames` that it is, and the iterations that it is around.
+    """A place before its work is counted: the rows of `Frames` that it is, and the part of the run that it is around.
 
-    ``line`` and ``last_line`` are the first and the last one that it holds. Without rows the place is not known.
+    ``line`` and ``last_line`` are the first and the last one that it holds. Without rows no stack tells where it is.
     """
 
     rows: Ints
     line: int = NONE
     last_line: int = NONE
-    iterations: Iterations | None = None
+    part: Part | None = None
 
 
 def sites(attributed: AttributedCapture, work: Work, found: Frames) -> Iterator[Site]:
     """Yield the iterations of each loop, then the places that split the work."""
-    for one in Iterations.of(attributed, work):
-        lines = one.lines(found, work)
+    for one in Part.of(attributed, work):
+        lines = one.lines(found, work) if one.loop else None
         if lines is not None:
-            yield Site(*lines, iterations=one)
+            yield Site(*lines, part=one)
         elif LEAST * int(work.time[one.inside].sum()) >= int(work.time.sum()) > 0:
-            yield Site(np.empty(0, np.int64), iterations=one)
+            yield Site(np.empty(0, np.int64), part=one)
     for place in chosen(found, work.path_ns):
         first, last = int(found.line[place]), int(found.last_line[place])
         yield Site(np.flatnonzero(found.place == place), first, last)
@@ -401,15 +420,12 @@ def owners(listed: Sequence[Site], work: Work, found: Frames) -> Ints:
     """Return which site owns each row of the work: the innermost on its path, else the iteration; NONE for none."""
     rows = np.concatenate([np.empty(0, np.int64), *(site.rows for site in listed)])
     site = np.repeat(np.arange(len(listed)), [len(site.rows) for site in listed])
-    rank = (
-        found.rank[rows]
-        - np.array([site.iterations is not None for site in listed], np.int64)[site]
-    )
+    rank = found.rank[rows] - np.array([site.part is not None for site in listed], np.int64)[site]
     order = order_by(rank)
     owner = lookup(scatter(site[order], found.path[rows[order]], len(work.leaf)), work.path)
     for at, one in enumerate(listed):
-        if one.iterations is not None:
-            owner = np.where((owner == NONE) & one.iterations.inside, at, owner)
+        if one.part is not None:
+            owner = np.where((owner == NONE) & one.part.inside, at, owner)
     return owner
 
 
@@ -449,12 +465,13 @@ class Account:
         return tuple(sorted(kept, key=lambda one: (one.kind != ITERATION, -one.gpu_ns)))
 
     def _candidate(self, at: int, site: Site) -> Candidate:
-        work, loop = self.work, site.iterations
+        work, part = self.work, site.part
         own: Flags = self.owner == at
         is_on_path = np.zeros(len(work.leaf) + 1, bool)
         is_on_path[self.found.path[site.rows]] = True
-        held = own | (is_on_path[work.path] if len(site.rows) or loop is None else loop.inside)
+        held = own | (is_on_path[work.path] if len(site.rows) or part is None else part.inside)
         evidence, confidence = self._evidence(held, site)
+        first, last = part.ends(self.attributed, work) if part else ("", "")
         node = int(self.found.node[self.found.place[site.rows[0]]]) if len(site.rows) else NONE
         return Candidate(
             kind=self._kind(site),
@@ -463,19 +480,20 @@ class Account:
             file=self.nodes.file[node] if node != NONE else "",
             line=site.line,
             last_line=site.last_line,
-            first_kernel=loop.loop.name if loop else "",
-            last_kernel=loop.last_kernel(self.attributed, work) if loop else "",
+            part=part.name if part else "",
+            first_work=first,
+            last_work=last,
             gpu_ns=int(work.time[own].sum()),
             total_ns=int(work.time[held].sum()),
             activities=int(np.count_nonzero(own)),
-            calls=loop.loop.count if loop else self._calls(node),
+            calls=self._calls(node) if part is None else part.loop.count if part.loop else NONE,
             evidence=evidence,
             confidence=confidence,
         )
 
     def _kind(self, site: Site) -> str:
-        if site.iterations:
-            return ITERATION
+        if site.part:
+            return ITERATION if site.part.loop else PART
         return LINES if self.found.is_line[self.found.place[site.rows[0]]] else FUNCTION
 
     def _evidence(self, held: Flags, site: Site) -> tuple[tuple[str, ...], str]:
@@ -486,7 +504,7 @@ class Account:
         by_samples = np.append(self.work.by_samples, False)[path]
         known = int(time[path != NONE].sum())
         sampled, whole = int(time[by_samples].sum()), int(time.sum())
-        parts = (known > sampled, sampled > 0, site.iterations is not None)
+        parts = (known > sampled, sampled > 0, site.part is not None)
         evidence = tuple(name for name, is_used in zip(EVIDENCE, parts, strict=True) if is_used)
         if SURE * (known - sampled) >= (SURE - 1) * whole:
             return evidence, HIGH
@@ -497,10 +515,11 @@ class Account:
             return PYTHON if self.nodes.python[node] else NATIVE
         if self.framework or self.nodes.python.any():
             return PYTHON
-        processes, steps = self.attributed.capture.processes, site.iterations
-        own = np.isin(processes.process, steps.loop.steps.process if steps else ())
-        is_named = any(name.startswith(PYTHON) for name in processes.name[own])
-        return PYTHON if is_named else NATIVE
+        processes = self.attributed.capture.processes
+        rows = self.work.rows[site.part.inside] if site.part else self.work.rows
+        is_meant = np.isin(processes.process, self.attributed.capture.activities.process[rows])
+        is_python = any(name.startswith(PYTHON) for name in processes.name[is_meant])
+        return PYTHON if is_python else NATIVE
 
     def _calls(self, node: int) -> int:
         """Return how often a function was called, which PyTorch's profiler tells; -1 where nobody does."""

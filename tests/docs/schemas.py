@@ -12,8 +12,9 @@ from itertools import takewhile
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from bridge.analyze.checks.advice.places import Place
-from bridge.analyze.checks.annotate import CONFIDENCE, KINDS, VERDICTS, Annotations, Candidate
+from bridge.analyze.checks.annotate import CONFIDENCE, VERDICTS, Annotations, Candidate
 from bridge.analyze.checks.annotate import EVIDENCE as PLACE_EVIDENCE
+from bridge.analyze.checks.annotate import KINDS as PLACE_KINDS
 from bridge.analyze.checks.costs import Costs
 from bridge.analyze.checks.failures import FailedCalls, LostRecords, NotRecorded, ProgramError
 from bridge.analyze.checks.hang import Hang
@@ -343,11 +344,13 @@ def why() -> Schema:
 def hang() -> Schema:
     """Return the schema of bridge.hang/1."""
     return record(format={"const": "bridge.hang/1"}, source=SOURCE, hangs=listed(of(Hang)))
+
+
 def annotate() -> Schema:
     """Return the schema of bridge.annotate/1."""
     place = {
         **of(Candidate)["properties"],
-        "kind": {"enum": list(KINDS)},
+        "kind": {"enum": list(PLACE_KINDS)},
         "evidence": listed({"enum": list(PLACE_EVIDENCE)}),
         "confidence": {"enum": list(CONFIDENCE)},
         "source": {**TEXT, "description": "file:line, or the module of native code"},

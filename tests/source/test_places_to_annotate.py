@@ -200,7 +200,9 @@ def trained(path: Path, *, steps: int = 4, layers: int = 1) -> Path:
             story.launch((*loop, py("forward", 7, MODEL), TORCH), 3_000, name="gemm")
             story.launch((*loop, py("forward", 8, MODEL), TORCH), 1_000, name="relu")
         story.launch((*main, py("train", 33), TORCH), 5_000, name="backward")
-        story.launch((*main, py("train", 34), py("update", 50)), 1_000, name="adam")
+        story.launch(
+            (*main, py("train", 34), py("optimize", 60), py("update", 50)), 1_000, name="adam"
+        )
     return story.written(path)
 
 
@@ -210,7 +212,7 @@ def test_iterations_come_first_then_what_splits_them(tmp_path):
         ('with bridge.nvtx_op("iteration"):', "around lines 31 to 34", 0, 40_000, 4, "high"),
         ('with bridge.nvtx_op("train:33"):', "around line 33", 20_000, 20_000, -1, "high"),
         ("@nvtx_op", "above def forward", 16_000, 16_000, -1, "high"),
-        ("@nvtx_op", "above def update", 4_000, 4_000, -1, "high"),
+        ("@nvtx_op", "above def optimize", 4_000, 4_000, -1, "high"),
     ]
     assert [place["evidence"] for place in answer["places"]] == [
         ["call stack", "repetition"],
@@ -256,9 +258,9 @@ def test_the_text_of_a_training(tmp_path):
         "   16.000 µs (39.0 %), high confidence (call stack)",
         "   @nvtx_op   above def forward",
         "",
-        "4. update, /home/me/train.py:50",
+        "4. optimize, /home/me/train.py:60",
         "   4.000 µs (9.8 %), high confidence (call stack)",
-        "   @nvtx_op   above def update",
+        "   @nvtx_op   above def optimize",
         "",
         "In none of these places: 1.000 µs (2.4 %).",
     ]
@@ -478,3 +480,88 @@ def test_pytorch_tells_how_often_functions_were_called(tmp_path):
     [place] = document(path)["places"]
     assert (place["function"], place["source"], place["calls"]) == ("step", "train.py:12", 3)
     assert (place["gpu_ns"], place["activities"]) == (30_000, 3)
+
+
+# -- What is no place, or only in part known
+
+
+def test_lines_of_a_script_are_places_and_the_script_is_none(tmp_path):
+    story = Story()
+    for line, long in ((3, 300), (4, 200), (4, 200), (5, 300)):
+        story.launch((py("<module>", line), TORCH), long, name=f"k{story.at}")
+    story.launch((py("<module>", 9, MODEL), TORCH), 100, name="import")
+    assert [place[:3] for place in short(document(story.written(tmp_path / "a.sqlite")))] == [
+        ('with bridge.nvtx_op("train.py:4"):', "around line 4", 400),
+        ('with bridge.nvtx_op("train.py:3"):', "around line 3", 300),
+        ('with bridge.nvtx_op("train.py:5"):', "around line 5", 300),
+        ('with bridge.nvtx_op("model.py:9"):', "around line 9", 100),
+    ]
+
+
+def test_iterations_of_which_half_has_no_stack_are_of_low_confidence(tmp_path):
+    story = Story()
+    for _ in range(4):
+        story.launch((py("train", 31), py("forward", 7)), 300, name="a")
+        story.launch((py("train", 32), py("update", 9)), 200, name="b")
+        story.launch(None, 500, name="c")
+    answer = document(story.written(tmp_path / "a.sqlite"))
+    assert [(p["kind"], p["line"], p["gpu_ns"], p["confidence"]) for p in answer["places"]] == [
+        ("iteration", 31, 2_000, "low"), ("function", 7, 1_200, "high"), ("function", 9, 800, "high"),
+    ]  # fmt: skip
+
+
+def test_what_stacks_tell_of_the_start_is_not_told_twice(tmp_path):
+    story = Story()
+    story.launch((py("main", 5), py("load", 9)), 500, name="init")
+    story.launch(None, 700, name="scale")
+    for _ in range(4):
+        for name, long in (("fill", 300), ("jacobi", 400)):
+            story.launch(None, long, name=name)
+    answer = document(story.written(tmp_path / "a.sqlite"))
+    assert [(p["kind"], p["gpu_ns"], p["total_ns"]) for p in answer["places"]] == [
+        ("iteration", 2_800, 2_800), ("part", 700, 700), ("function", 500, 500),
+    ]  # fmt: skip
+
+
+def test_a_short_start_is_no_place(tmp_path):
+    story = Story()
+    story.launch(None, 50, name="init")
+    for _ in range(4):
+        for name, long in (("fill", 300), ("jacobi", 400)):
+            story.launch(None, long, name=name)
+    answer = document(story.written(tmp_path / "a.sqlite"))
+    assert ([p["kind"] for p in answer["places"]], answer["unplaced_ns"]) == (["iteration"], 50)
+
+
+def test_iterations_that_ranges_mark_are_not_told(tmp_path):
+    story = Story()
+    for number in range(4):
+        story.annotation(
+            PUSH_POP, story.at - 5, story.at + 900, text=f"step {number}", thread=thread(100)
+        )
+        story.launch(None, 300, name="a")
+        story.kernel(
+            "b", story.at, 100, story.at + 10, story.at + 210, by=2
+        )  # of a thread without ranges
+        story.at += 1_000
+    answer = document(story.written(tmp_path / "a.sqlite"))
+    assert (answer["in_ops_ns"], answer["unplaced_ns"], answer["places"]) == (1_200, 800, [])
+
+
+def test_samples_of_another_thread_tell_nothing(tmp_path):
+    story = Story()
+    story.sample(story.at - 100, (py("main", 5), py("step", 20)))
+    story.sample(story.at + 100, (py("main", 5), py("step", 20)))
+    story.tables["samples"][-1]["thread"] = thread(100, 2)
+    story.launch(None, 300)
+    assert document(story.written(tmp_path / "a.sqlite"))["sample_ns"] == 0
+
+
+def test_a_function_that_calls_itself_holds_no_iteration(tmp_path):
+    story = Story()
+    for _ in range(4):
+        for line in (5, 6):
+            called = (py("main", 1), py("solve", line + 2), py("solve", line))
+            story.launch(called, 300, name=f"k{line}")
+    iteration = document(story.written(tmp_path / "a.sqlite"))["places"][0]
+    assert (iteration["kind"], iteration["function"], iteration["line"]) == ("iteration", "", -1)

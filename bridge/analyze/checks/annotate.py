@@ -32,6 +32,7 @@ from bridge.knowledge.libraries import framework_of
 from bridge.knowledge.suggestions import unknown_name
 
 LEAST = 20  # a place holds at least one in so many ns of the work whose stacks are known
+MOST_FRAMES = 1_000  # of a stack, the innermost
 MOST_GAP_NS = 10_000_000  # between the samples around a call
 SURE = 10  # a confidence holds for all but one in so many ns
 MOST_TURNS = 10  # of one in so many iterations the lines may go back
@@ -257,7 +258,7 @@ def on_paths(nodes: Nodes, work: Work) -> tuple[Ints, Ints, Ints]:
     """Return path, node and depth of the frames of the program: of Python, or native where a path has none of these."""
     current, path = work.leaf, np.arange(len(work.leaf))
     found: list[tuple[Ints, Ints]] = []
-    while len(current):
+    while len(current) and len(found) < MOST_FRAMES:
         found.append((path, current))
         above = nodes.parent[current]
         current, path = above[above != NONE], path[above != NONE]

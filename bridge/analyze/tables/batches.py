@@ -13,7 +13,7 @@ import numpy as np
 
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.core.table import Table
-from bridge.analyze.cost.memory.usage import PID_BITS
+from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
@@ -124,7 +124,7 @@ def by_request(attributed: AttributedCapture) -> Table:
     }
     table = {
         "request": texts(batches.requests)[batches.request[first]],
-        "pid": process[first] >> PID_BITS & 0xFFFFFF,
+        "pid": frames.pid(process[first]),
         "batches": counts(request[counted], size),
         "prefill_tokens": sums(request[of_prefill], batches.tokens[of_prefill], size),
         "decode_tokens": sums(request[of_decode], batches.tokens[of_decode], size),

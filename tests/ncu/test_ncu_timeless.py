@@ -73,6 +73,7 @@ SHOWN = (
     ["summary"],
 )
 ELSEWHERE = {
+    "trend",
     "demo",
     "mcp",
     "doctor",
@@ -140,7 +141,7 @@ def test_every_command_is_told_of():
         {words[0] for words, _ in (*REFUSED, *MISUSED)} | {words[0] for words in SHOWN} | ELSEWHERE
     )
     others = {*COMMANDS} - told
-    assert others <= {"bench", "cache", "onednn", "scrub"}, (
+    assert others <= {"bench", "cache", "hang", "onednn", "scrub"}, (
         "does it take a report of Nsight Compute?"
     )
 

@@ -18,6 +18,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.importers.capture import Capture
 from bridge.importers.frames import Names
+from bridge.importers.graph_annotations import is_of_graph_node
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.families import EPOCH, NAMED, Families, chosen_names
@@ -138,7 +139,7 @@ def _counting_groups(capture: Capture, families: Families) -> list[tuple[Key, in
     count = np.bincount(family[family != NONE], minlength=len(families.text))
     is_named = families.rank == NAMED
     wanted = (families.rank != NONE) & (is_named | (count <= MAX_TIMES * names))
-    rows = np.flatnonzero(lookup(wanted, family, False))
+    rows = np.flatnonzero(lookup(wanted, family, False) & ~is_of_graph_node(ranges.thread))
     keys = [ranges.report[rows], ranges.process[rows], ranges.thread[rows]]
     start = ranges.start[rows]
     group, first = number_groups(*keys, family[rows])

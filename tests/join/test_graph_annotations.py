@@ -283,3 +283,41 @@ def test_names_of_pytorchs_functions_are_those_of_the_installed_version():
         assert graph_annotations() == {"annotation": {str(QKV): [{"name": "qkv_proj"}]}}
     finally:
         del torch_annotations._kernel_annotations[QKV]
+
+
+# -- Corners
+
+
+def test_names_like_steps_are_no_steps(tmp_path):
+    path, file = replays(tmp_path / "r.sqlite"), tmp_path / "a.pkl"
+    file.write_bytes(pickle.dumps({node: [{"name": f"step {n}"}] for n, node in enumerate(SAID)}))
+    plain, known = (importers.load(path, graph_annotations=files) for files in ((), (file,)))
+    steps = [join(one).attributed.iterations for one in (plain, known)]
+    assert steps[0].start.tolist() == steps[1].start.tolist()
+
+
+def test_a_file_that_is_given_twice_counts_once(tmp_path, annotations):
+    path = replays(tmp_path / "r.sqlite")
+    once, twice = (importers.load(path, graph_annotations=[annotations] * n) for n in (1, 2))
+    assert len(once.ranges) == len(twice.ranges)
+
+
+def test_nothing_is_no_name(tmp_path):
+    path, file = replays(tmp_path / "r.sqlite"), tmp_path / "a.pkl"
+    file.write_bytes(pickle.dumps({QKV: [None], ATTENTION: None}))
+    assert set(rows(path, "--by", "op,kind", "--graph-annotations", file)) == {("replay", "other")}
+
+
+def test_the_host_alone_has_no_such_work(tmp_path, annotations):
+    path = replays(tmp_path / "r.sqlite")
+    result = bridge("report", path, "--only", "host", "--graph-annotations", annotations)
+    assert result.exit_code == 2
+    assert "leave --only host out" in result.stderr
+
+
+def test_a_child_without_events_writes_no_recording(tmp_path, said_by_torch):
+    writer = Writer(File(tmp_path / "bridge-here-2.jsonl"))
+    writer.in_child()
+    writer.note_end()
+    writer.close()
+    assert not [path for path in tmp_path.rglob("*") if "qkv_proj" in path.read_text()]

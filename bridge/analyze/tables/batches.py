@@ -239,6 +239,9 @@ def _with_rest(
 
 
 def _nothing(name: str, column: np.ndarray, rows: int) -> np.ndarray:
+    """Return what a column has in rows of no request; the only process of a server is theirs, too."""
+    if name == "pid" and len(column) and (column == column[0]).all():
+        return np.full(rows, column[0])
     return np.full(rows, NONE if name in UNKNOWN else 0).astype(column.dtype)
 
 

@@ -469,9 +469,9 @@ class Writer:
 
     def in_child(self) -> None:
         """Reset this writer for a forked child."""
-        self._is_child = True
         self.sink = self.sink.child()
         self._clear()
+        self._is_child = True
         self.forked()
 
     def _write(self) -> None:

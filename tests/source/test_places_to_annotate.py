@@ -420,7 +420,7 @@ def test_an_op_that_holds_all_is_split(tmp_path):
     ]  # fmt: skip
     assert (
         "no op 'its': one of it's; did you mean it's?"
-        in run("annotate", path, "--inside", "its").output
+        in run("annotate", path, "--inside", "its").stderr
     )
 
 
@@ -453,7 +453,7 @@ def test_a_report_without_work_is_refused(tmp_path):
     made.annotation(PUSH_POP, 1, 9, text="a", thread=thread(100))
     refused = run("annotate", made.written(tmp_path / "a.sqlite"))
     assert refused.exit_code == 1
-    assert "no work on a GPU in the report; bridge report" in refused.output
+    assert "no work on a GPU in the report; bridge report" in refused.stderr
     assert run("annotate", strings_only(tmp_path / "b.sqlite")).exit_code == 1
 
 

@@ -39,7 +39,8 @@ def _hang(hang: Hang) -> Iterator[str]:
     elif hang.kind == NOT_STARTED:
         yield f"{ranks} called {what}, and the GPU has not begun it: earlier work of its stream does not end."
     elif hang.kind == STUCK:
-        yield f"{_ranks(hang.waiting)} called {what} alike, and it does not complete: {_look_at(hang)}."
+        alike = " alike" if len(hang.waiting) > 1 else ""
+        yield f"{_ranks(hang.waiting)} called {what}{alike}, and it does not complete: {_look_at(hang)}."
     else:
         yield f"{_ranks(hang.waiting)} waits in {what}: its counterpart is missing."
     yield from _listed(hang.culprits, "last called" if hang.kind == MISSING_RANK else "called")

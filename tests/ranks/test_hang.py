@@ -125,7 +125,7 @@ def test_a_rank_without_a_dump_is_named(tmp_path):
     (hang,) = found(path)
     assert hang["without_dump"] == [1, 2, 3]
     text = bridge("hang", path).stdout
-    assert "Rank 0 called all_reduce, number 1 of default_pg alike" in text
+    assert "Rank 0 called all_reduce, number 1 of default_pg, and it does not complete" in text
     assert "nothing is known of ranks 1, 2, 3" in text
 
 

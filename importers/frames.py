@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # (16 bits), process id (24), thread id (24).
 ID_BITS = 0xFFFFFF
 PID_SHIFT = 24  # of the id of a process in a globalPid
+GRAPH_NODES_THREAD = (
+    ID_BITS  # annotations of nodes of CUDA graphs: no thread of a program has this number
+)
 Process = TypeVar("Process", int, Ints)
 
 # Constants of `bridge.annotate`: the marker in the payloads that all slices of a call share, and

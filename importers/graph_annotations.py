@@ -21,7 +21,7 @@ from bridge.importers import frames, plain_data
 from bridge.importers.arrays import MISSING, Flags, Ints
 from bridge.importers.capture import Capture
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import Names
+from bridge.importers.frames import GRAPH_NODES_THREAD, Names
 from bridge.importers.kineto.events import unpacked
 from bridge.importers.listener import Listener
 from bridge.importers.records import record
@@ -29,7 +29,6 @@ from bridge.importers.texts import Texts
 
 WHAT = "graph annotations"
 THREAD_NAME = "nodes of CUDA graphs"
-THREAD = (1 << 24) - 1  # in the lower bits of a thread; Linux gives no thread this number
 MAX_BYTES = 1 << 30
 MAX_ID = (1 << 63) - 1
 NAME, MODULES, PHASE = "name", ("module", "module_fqn", "fqn"), "autograd_phase"
@@ -41,7 +40,7 @@ WIDTH = 2 * DEPTH  # ns for the ranges of one label
 
 def is_of_graph_node(thread: Ints) -> Flags:
     """Tell which threads are those of annotations: what is there is of no thread of the program."""
-    result: Flags = (thread & THREAD) == THREAD
+    result: Flags = (thread & GRAPH_NODES_THREAD) == GRAPH_NODES_THREAD
     return result
 
 
@@ -283,7 +282,7 @@ def _with_nodes(capture: Capture, labelled: Annotations, home: Home) -> Capture:
     labels = [labelled.labels[one] for one in code.tolist()]
     report, process = home
     begin = capture.facts[report].span[0] + WIDTH * len(_former(capture, home))
-    place = {"report": report, "process": process, "thread": process | THREAD}
+    place = {"report": report, "process": process, "thread": process | GRAPH_NODES_THREAD}
     events = frames.GraphNodes(
         _repeated(place, len(node)) | {"node": node, "time": begin + WIDTH * label + DEPTH - 1}
     )
@@ -306,7 +305,9 @@ def _with_nodes(capture: Capture, labelled: Annotations, home: Home) -> Capture:
 def _former(capture: Capture, home: Home) -> Ints:
     """Return the rows of ranges that an earlier file gave a process: labels of files do not overlap."""
     ranges = capture.ranges
-    rows: Ints = np.flatnonzero((ranges.report == home[0]) & (ranges.thread == home[1] | THREAD))
+    rows: Ints = np.flatnonzero(
+        (ranges.report == home[0]) & (ranges.thread == home[1] | GRAPH_NODES_THREAD)
+    )
     return rows
 
 

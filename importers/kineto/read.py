@@ -40,7 +40,7 @@ from bridge.importers.texts import Texts
 
 
 BITS = 24
-MAX_NUMBER = (1 << BITS) - 1
+MAX_NUMBER = frames.GRAPH_NODES_THREAD - 1
 Where = tuple[Any, Any]
 
 
@@ -110,7 +110,10 @@ def _identifier(value: Any) -> int | str:
 
 
 def numbers_of(values: Iterable[Any]) -> dict[int | str, int]:
-    """Number distinct values: by themselves where they fit into 24 bits, else from the top."""
+    """Number distinct values: by themselves where they fit into 24 bits, else from the top.
+
+    The largest number of all is left out: it is `frames.GRAPH_NODES_THREAD`.
+    """
     distinct = dict.fromkeys(map(_identifier, values))
     numbers = {
         value: value for value in distinct if type(value) is int and 0 <= value <= MAX_NUMBER

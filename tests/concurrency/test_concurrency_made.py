@@ -14,8 +14,8 @@ from witness.concurrency import COMMUNICATION, COMPUTE, COPY, GRAPH, Ran
 
 from bridge.analyze.core.devices import Devices
 from bridge.analyze.cost.occupancy import occupancy, sm_efficiency
-from bridge.analyze.run.concurrency.clocks import transfer_times
 from bridge.analyze.run.concurrency.collectives import by_collective
+from bridge.analyze.run.concurrency.matching import match_collectives, transfer_times
 from bridge.analyze.run.concurrency.overlap import exposure
 from bridge.analyze.tables.devices import by_device
 from bridge.importers import frames
@@ -119,7 +119,9 @@ def test_the_nth_collective_is_the_same_on_ranks_that_run_the_same(calls):
     columns = [np.array(c, np.int64) for c in zip(*calls, strict=True)] or [
         np.empty(0, np.int64)
     ] * 5
-    assert transfer_times(*columns).tolist() == concurrency.transfers(calls)
+    rank, stream, kind, start, time = columns
+    number = match_collectives(rank, stream, kind, start=start)
+    assert transfer_times(number, time).tolist() == concurrency.transfers(calls)
 
 
 @pytest.mark.slow

@@ -8,77 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
-from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import counts, highest, lowest, quantiles
+from bridge.analyze.run.concurrency.matching import MatchedCalls
 from bridge.analyze.run.ranks.members import host_of
 from bridge.importers.arrays import MISSING
 from bridge.importers.capture import Facts
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
-
-# -- Matching collectives across ranks
-
-
-def transfer_times(rank: Ints, stream: Ints, kind: Ints, start: Ints, time: Ints) -> Ints:
-    """Return the minimum time of each collective over its ranks, -1 if only one rank ran it.
-
-    Streams of several ranks match if they run the same kinds of kernels in the same order; if a
-    rank has several such streams, they match in order. Only durations are compared, so clocks do
-    not matter.
-    """
-    if not len(rank):
-        return time
-    collective = match_collectives(rank, stream, kind, start)
-    rank_count = np.bincount(collective)
-    shortest = lowest(collective, time, len(rank_count))
-    result: Ints = np.where(rank_count > 1, shortest, NONE)[collective]
-    return result
-
-
-def match_collectives(rank: Ints, stream: Ints, kind: Ints, start: Ints) -> Ints:
-    """Return a number per call; calls of one collective on several ranks have the same number.
-
-    There must be at least one call.
-    """
-    order = order_by(rank, stream, start)
-    home, _ = number_groups(rank[order], stream[order])
-    edges = run_edges(home)
-    position = np.arange(len(order)) - np.repeat(edges[:-1], np.diff(edges))
-    sequence = np.empty(len(order), np.int64)
-    for number, (first, last) in zip(
-        _match_streams(rank, kind, start=start, order=order, edges=edges),
-        pairwise(edges.tolist()),
-        strict=True,
-    ):
-        sequence[first:last] = number
-    result = np.empty(len(order), np.int64)
-    result[order] = number_groups(sequence, position)[0]
-    return result
-
-
-def _match_streams(rank: Ints, kind: Ints, start: Ints, order: Ints, edges: Ints) -> list[int]:
-    """Return a number per stream; streams of several ranks that run the same have the same one."""
-    numbers: dict[tuple[bytes, int], int] = {}
-    occurrences: dict[tuple[bytes, int], int] = {}
-    result = [0] * (len(edges) - 1)
-    starts = [int(start[order[first]]) for first in edges[:-1].tolist()]
-    for stream in np.argsort(starts, kind="stable").tolist():  # one iteration per stream of a rank
-        rows = order[edges[stream] : edges[stream + 1]]
-        signature, owner = kind[rows].tobytes(), int(rank[rows[0]])
-        occurrences[signature, owner] = occurrences.get((signature, owner), 0) + 1
-        result[stream] = numbers.setdefault(
-            (signature, occurrences[signature, owner]), len(numbers)
-        )
-    return result
-
-
-# -- Clocks
-
 
 REFERENCE, START, COLLECTIVES, APART, UNKNOWN = (
     "reference",
@@ -87,8 +27,6 @@ REFERENCE, START, COLLECTIVES, APART, UNKNOWN = (
     "apart",
     "unknown",
 )
-# Collectives that no rank can leave before all have arrived.
-JOINT = frozenset(["AllReduce", "AllGather", "AllGatherV", "ReduceScatter", "AllToAll", "Barrier"])
 MIN_COLLECTIVES = 3  # collectives needed to align a clock
 MAX_SPREAD_NS = 10_000_000  # between the 5 % and 95 % quantiles of differences
 MAX_OFFSET_NS = 1_000_000_000  # correction of clocks of different hosts
@@ -168,19 +106,12 @@ class CollectiveEnds:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> CollectiveEnds:
         """Return the ends of collectives that all ranks leave at once; per file the last one."""
-        from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
-
-        calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
-        nothing = np.empty(0, np.int64)
-        if not len(calls.row):
-            return cls(nothing, nothing, nothing)
-        rank, stream, kind, start, _ = call_columns(attributed, calls, devices)
-        collective = match_collectives(rank, stream, kind, start)
-        rows = np.flatnonzero(np.isin(calls.collective, list(JOINT)))
+        matched = MatchedCalls.of(attributed)
+        calls, rows = matched.calls, np.flatnonzero(matched.is_joint)
         report = attributed.capture.activities.report[calls.row]
-        one, first = number_groups(collective[rows], report[rows])
+        one, first = number_groups(matched.number[rows], report[rows])
         end = highest(one, attributed.end[calls.row[rows]], len(first))
-        return cls(collective[rows[first]], report[rows[first]], end)
+        return cls(matched.number[rows[first]], report[rows[first]], end)
 
 
 def _refined(clocks: Clocks, ends: CollectiveEnds, facts: Sequence[Facts]) -> Clocks:

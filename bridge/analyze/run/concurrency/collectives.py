@@ -10,8 +10,9 @@ import numpy as np
 from bridge.analyze.core.devices import KEY, Devices
 from bridge.analyze.core.groups import Floats, counts, highest, lowest, ratio, sums, texts, times
 from bridge.analyze.core.table import Table
-from bridge.analyze.run.concurrency.clocks import Clocks, match_collectives, transfer_times
-from bridge.analyze.run.concurrency.communication import CommunicationCalls, call_columns
+from bridge.analyze.run.concurrency.clocks import Clocks
+from bridge.analyze.run.concurrency.communication import CommunicationCalls
+from bridge.analyze.run.concurrency.matching import MatchedCalls, transfer_times
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.ranks.members import rank_of
 from bridge.importers.arrays import factorize
@@ -33,23 +34,21 @@ NO_ARRIVALS = {  # columns of a table without rows
 
 def arrivals(
     attributed: AttributedCapture,
-    calls: CommunicationCalls,
-    columns_of_calls: Sequence[Ints],
+    matched: MatchedCalls,
     listed: Ints,
     group: Ints,
     names: Sequence[str],
 ) -> dict[str, Ints | Floats | np.ndarray]:
     """Return the columns of `NO_ARRIVALS` per group of the ``listed`` calls.
 
-    ``columns_of_calls`` are rank, stream, kind, start and time of all calls. The columns are the time from the
-    start of the first rank to that of the last, mean and maximum in ns, and the name of the rank
-    that came last most often. They are -1 and '' where a call of the group ran on one rank only, or
+    The columns are the time from the start of the first rank to that of the last, mean and maximum in ns, and the
+    name of the rank that came last most often. They are -1 and '' where a call of the group ran on one rank only, or
     the clocks of the files are not comparable.
     """
     groups = int(group.max(initial=UNKNOWN)) + 1
     if not groups:
         return dict(NO_ARRIVALS)
-    came = Arrivals.of(attributed, calls, columns_of_calls)
+    came = Arrivals.of(attributed, matched)
     # A collective counts once in a group, on however many ranks it was called.
     of_call = came.collective[listed]
     _, first = number_groups(group, of_call)
@@ -79,16 +78,11 @@ class Arrivals(NamedTuple):
     last_rank: Ints
 
     @classmethod
-    def of(
-        cls,
-        attributed: AttributedCapture,
-        calls: CommunicationCalls,
-        columns_of_calls: Sequence[Ints],
-    ) -> Arrivals:
-        rank, stream, kind, recorded_start, _ = columns_of_calls
-        collective = match_collectives(rank, stream, kind, recorded_start)
-        clocks, report = Clocks.of(attributed), attributed.capture.activities.report[calls.row]
-        start, size = recorded_start + clocks.offset[report], int(collective.max()) + 1
+    def of(cls, attributed: AttributedCapture, matched: MatchedCalls) -> Arrivals:
+        row, rank, collective = matched.calls.row, matched.rank, matched.number
+        clocks, activities = Clocks.of(attributed), attributed.capture.activities
+        report = activities.report[row]
+        start, size = activities.start[row] + clocks.offset[report], int(collective.max()) + 1
         return cls(
             collective,
             spread=highest(collective, start, size) - lowest(collective, start, size),
@@ -138,15 +132,14 @@ def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> 
     ranks. ``straggler`` is the rank that waited least in total, for which the others waited.
     `arrivals` describes the last three columns.
     """
-    calls = CommunicationCalls.of(attributed)
-    devices = Devices.of_report(attributed)
+    matched, devices = MatchedCalls.of(attributed), Devices.of_report(attributed)
+    calls = matched.calls
     keys = {name: getattr(calls, name) for name in NAMES}
     codes = [factorize(key)[0] for key in keys.values()]
     sizes = {"message_bytes": calls.messages.bytes, "comm_ranks": calls.messages.ranks}
     codes += sizes.values() if by_message else ()
-    columns_of_calls = call_columns(attributed, calls, devices)
-    ranks = _ranks(attributed, devices)
-    transfer = transfer_times(*columns_of_calls)
+    ranks = rank_names(attributed, devices)
+    transfer = transfer_times(matched.number, attributed.duration[calls.row])
     listed = np.flatnonzero(attributed.counted[calls.row])
     group, first = number_groups(*(code[listed] for code in codes))
     rows = calls.row[listed]
@@ -168,24 +161,18 @@ def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> 
             "straggler": _stragglers(
                 ranks, group, rank=device, wait=time - transfer, matched=is_matched
             ),
-            **arrivals(
-                attributed,
-                calls,
-                columns_of_calls=columns_of_calls,
-                listed=listed,
-                group=group,
-                names=ranks,
-            ),
+            **arrivals(attributed, matched, listed=listed, group=group, names=ranks),
         }
     )
 
 
 def waits(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     """Return the counted communication that is matched across ranks, and its waits in ns."""
-    calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
-    transfer = transfer_times(*call_columns(attributed, calls, devices))
-    is_known = attributed.counted[calls.row] & (transfer >= 0)
-    rows = calls.row[is_known]
+    matched = MatchedCalls.of(attributed)
+    row = matched.calls.row
+    transfer = transfer_times(matched.number, attributed.duration[row])
+    is_known = attributed.counted[row] & (transfer >= 0)
+    rows = row[is_known]
     return rows, attributed.duration[rows] - transfer[is_known]
 
 
@@ -246,7 +233,7 @@ def _stragglers(
     return np.where(is_unique, texts(ranks)[result], "") if len(matched) else texts([])
 
 
-def _ranks(attributed: AttributedCapture, devices: Devices) -> list[str]:
+def rank_names(attributed: AttributedCapture, devices: Devices) -> list[str]:
     """Return the name of each GPU: the rank of its file if it is known and has a single GPU."""
     lines = [rank_of(attributed.capture, file) for file in devices.report]
     return [

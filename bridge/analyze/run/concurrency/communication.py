@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import Floats, texts
 from bridge.analyze.core.kinds import is_communication
 from bridge.analyze.run.concurrency.collective_names import collective_of, parse_kernel
@@ -31,6 +30,8 @@ PYTORCH_KEYS = (
     "dtypes",
 )  # keys of PyTorch's profiler: elements in and out, ranks
 MESSAGE_KEYS = ("In msg nelems", "Out msg nelems", "Group size")
+GROUP_KEYS = ("Process Group Name", "Process Group Ranks")
+SOURCE_KEY, TARGET_KEY, IDENTITY_KEY = "Src Rank", "Dst Rank", "Comms Id"
 
 COLLECTIVE_OP = re.compile(
     r"(?:nccl|gloo|mpi|ucc):", re.IGNORECASE
@@ -53,13 +54,21 @@ def element_size(dtype: str) -> int:
 
 @record
 class Details:
-    """The collective as the details of a range describe it; -1 and '' for what they do not say."""
+    """The collective as the details of a range describe it; -1 and '' for what they do not say.
+
+    ``group`` names its ranks alike on all of them; ``identity`` is the same on all ranks of one collective alone.
+    ``source`` and ``target`` are the ranks from and to which a transfer goes, one of them the other rank.
+    """
 
     collective: str = ""
     dtype: str = ""
     sent: int = UNKNOWN
     received: int = UNKNOWN
     ranks: int = UNKNOWN
+    group: str = ""
+    identity: str = ""
+    source: int = UNKNOWN
+    target: int = UNKNOWN
 
     @classmethod
     def of(cls, text: str, *, own: bool) -> Details | None:
@@ -88,6 +97,10 @@ class Details:
             sent=sent,
             received=received,
             ranks=ranks,
+            group=" ".join(str(result.get(key, "")) for key in GROUP_KEYS).strip(),
+            identity=str(result.get(IDENTITY_KEY, "")),
+            source=_count(result.get(SOURCE_KEY)),
+            target=_count(result.get(TARGET_KEY)),
         )
 
 
@@ -206,7 +219,7 @@ class CommunicationCalls:
     """The kernels of communication libraries: their rows, collectives and sizes in bytes.
 
     ``bus_factor`` times bytes is what the slowest link carries; both are -1 where unknown.
-    ``messages`` is what NCCL itself says, which has precedence over what ops say.
+    ``messages`` is what NCCL itself says, which has precedence over what ops say in ``details``.
     """
 
     row: Ints
@@ -217,6 +230,7 @@ class CommunicationCalls:
     bytes: Ints
     bus_factor: Floats
     messages: NcclMessages
+    details: CollectiveDetails
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> CommunicationCalls:
@@ -255,6 +269,7 @@ class CommunicationCalls:
             bytes=size,
             bus_factor=factor,
             messages=messages,
+            details=sent,
         )
 
 
@@ -313,18 +328,6 @@ def _describe(
     dtype = details.dtype or message.dtype
     size = collective_bytes(collective, dtype, details)
     return collective, op, dtype, message.algorithm, size, bus_factor(collective, details.ranks)
-
-
-def call_columns(
-    attributed: AttributedCapture, calls: CommunicationCalls, devices: Devices
-) -> tuple[Ints, ...]:
-    """Return rank, stream, kind, start and duration of each call; a rank is a GPU."""
-    activities = attributed.capture.activities
-    columns = ("process", "context", "stream")
-    stream, _ = number_groups(*(activities[c][calls.row] for c in columns))
-    kind = activities.name.codes[calls.row]
-    start = activities.start[calls.row]
-    return devices.gpu[calls.row], stream, kind, start, attributed.duration[calls.row]
 
 
 @record

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.analyze.core.devices import Devices
 from bridge.analyze.core.groups import highest, lowest
 from bridge.analyze.core.kinds import is_communication
-from bridge.analyze.run.concurrency.clocks import JOINT, match_collectives
-from bridge.analyze.run.concurrency.collective_names import parse_kernel
+from bridge.analyze.run.concurrency.matching import MatchedCalls
+from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.waits import Waits
 from bridge.analyze.run.critical.work import Work
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Flags, Ints, Rows, number_groups, order_by
+from bridge.join.arrays import NONE, Flags, Ints, Rows, order_by
 
 
 @record
@@ -76,20 +75,20 @@ class DevicePoints:
 
 def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
     """Return the points with those at which the ranks of each collective met."""
-    met, member = _collectives(work)
-    if not len(met):
+    met = Met.of(work)
+    if not len(met.awaited):
         return points
-    is_first = np.append(True, met[1:] != met[:-1])
-    last = np.append(is_first[1:], True)
-    hub = (len(points.time) + np.flatnonzero(last))[np.cumsum(is_first) - 1]
-    cross = np.concatenate((points.cross, points.start[member]), dtype=np.int32)
-    cross[points.end[member]] = hub
+    is_first = np.append(True, met.of_awaited[1:] != met.of_awaited[:-1])
+    last = np.flatnonzero(np.append(is_first[1:], True))
+    hub = len(points.time) + last
+    cross = np.concatenate((points.cross, points.start[met.awaited]), dtype=np.int32)
+    cross[points.end[met.waiting]] = hub[np.searchsorted(met.of_awaited[last], met.of_waiting)]
     return replace(
         points,
-        time=np.concatenate((points.time, work.start[member])),
+        time=np.concatenate((points.time, work.start[met.awaited])),
         chained=np.concatenate((points.chained, ~is_first)),
         cross=cross,
-        activity=np.concatenate((points.activity, np.full(len(member), NONE)), dtype=np.int32),
+        activity=np.concatenate((points.activity, np.full(len(met.awaited), NONE)), dtype=np.int32),
     )
 
 
@@ -111,29 +110,40 @@ def _further(work: Work, waits: Waits, before: Ints, is_apart: Flags) -> tuple[I
     return activity[is_new], awaited[is_new], by_rule[is_new]
 
 
-def _collectives(work: Work) -> tuple[Ints, Ints]:
-    """Return a number per collective of several ranks, and its activities by their start.
+@record
+class Met:
+    """Collectives of which all ranks ran at one time, so that some waited for the others.
 
-    Only collectives count that no rank can leave before all have arrived, and of which all ranks
-    ran at one time.
+    ``awaited`` are the activities, by their place in `Work`, that those ``waiting`` in the same collective waited for;
+    ``of_awaited`` and ``of_waiting`` are the numbers of their collectives. Both are sorted by collective and start.
     """
-    attributed = work.attributed
-    row = np.flatnonzero(is_communication(attributed) & (work.place != NONE))
-    nothing = np.empty(0, np.int64)
-    if not len(row) or work.apart:
-        return nothing, nothing
-    place = work.place[row]
-    rank = Devices.of_report(attributed).gpu[row]
-    stream = work.lane[place]
-    kind = attributed.capture.activities.name.codes[row]
-    collective = match_collectives(rank, stream, kind, work.start[place])
-    names = attributed.capture.activities.name.texts
-    is_joint = np.array([*(parse_kernel(name).collective in JOINT for name in names), False], bool)
-    size = int(collective.max()) + 1
-    first_end = lowest(collective, work.end[place], size)
-    last_start = highest(collective, work.start[place], size)
-    _, pairs = number_groups(collective, rank)
-    ranks = np.bincount(collective[pairs], minlength=size)
-    meets = is_joint[kind] & (last_start < first_end)[collective] & (ranks > 1)[collective]
-    order = order_by(collective[meets], work.start[place[meets]], work.rank[place[meets]])
-    return collective[meets][order], place[meets][order]
+
+    awaited: Ints
+    of_awaited: Ints
+    waiting: Ints
+    of_waiting: Ints
+
+    @classmethod
+    def of(cls, work: Work) -> Met:
+        """Return the collectives of all ranks on one clock."""
+        nothing = np.empty(0, np.int64)
+        if work.apart or not is_communication(work.attributed).any():
+            return cls(nothing, nothing, nothing, nothing)
+        matched = MatchedCalls.of(work.attributed)
+        place, number = work.place[matched.calls.row], matched.number
+        awaited, waits = matched.awaited & (place != NONE), matched.waits & (place != NONE)
+        size = int(number.max()) + 1
+        began = highest(number[awaited], work.start[place[awaited]], size, empty=NEVER)
+        left = lowest(number[waits], work.end[place[waits]], size, empty=NEVER)
+        meets = (began < left) & (began != NEVER)
+        return cls(
+            *_in_order(work, place, number, awaited & meets[number]),
+            *_in_order(work, place, number, waits & meets[number]),
+        )
+
+
+def _in_order(work: Work, place: Ints, number: Ints, chosen: Flags) -> tuple[Ints, Ints]:
+    """Return some calls and their collectives by collective and start."""
+    place, number = place[chosen], number[chosen]
+    order = order_by(number, work.start[place], work.rank[place])
+    return place[order], number[order]

@@ -378,6 +378,18 @@ VIEWS: dict[str, View] = {
             page="ranks.md",
         ),
         View(
+            "straggler",
+            "Which rank do the others wait for, and what does it do meanwhile?",
+            COLUMNS["straggler"],
+            rows="run.ranks.stragglers:by_straggler",
+            sorted_by=("late_ns",),
+            details=(*OF_CAUSES, "context_switches", "json", "nccl_calls"),
+            recorded_by=OS_COLUMNS,
+            on_gpu=True,
+            nothing="no rank comes late to a collective of several ranks on one clock",
+            page="ranks.md",
+        ),
+        View(
             "rule",
             "What did Nsight Compute's rules find?",
             COLUMNS["rule"],

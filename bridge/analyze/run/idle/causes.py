@@ -56,6 +56,7 @@ from bridge.join.forest import outermost_above
 
 # Of several causes at once the first counts: it says more.
 WORDS = (
+    WORKING,
     ELSEWHERE,
     LATE_RANK,
     PROFILER,
@@ -77,6 +78,7 @@ WORDS = (
     ABSENT,
     UNKNOWN,
 ) = (
+    "GPU work",
     "work elsewhere",
     "late rank",
     "profiler",
@@ -367,12 +369,13 @@ def _of_device(run: Run, points: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints, Int
     place = device.activity[points]
     row = lookup(work.row, place)
     own = lookup(run.gpu_of_place, place)
-    works = (points == lookup(device.end, place)) & (own != gpu)
+    works = points == lookup(device.end, place)
     is_issued = (lookup(work.launch, place) != NONE) | run.graph.by_cross[points]
     is_issued &= run.with_locks.delay_of(points) <= MAX_LATENCY_NS
     waits = np.where(is_issued, CODE[LATENCY], CODE[UNKNOWN])
-    cause = np.where(works, CODE[ELSEWHERE], waits)
-    callee = np.where(works, _first_gpu(run) + own, NONE)
+    # A GPU does not work in its own idle time, but before it comes late to a collective.
+    cause = np.where(works, np.where(own == gpu, CODE[WORKING], CODE[ELSEWHERE]), waits)
+    callee = np.where(works & (own != gpu), _first_gpu(run) + own, NONE)
     op = lookup(work.attributed.activity_op, row)
     stack = np.full(len(points), NONE)
     early = np.flatnonzero(_begins_in_call(run)[place])

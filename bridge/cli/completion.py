@@ -17,7 +17,7 @@ FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `bridge.importers
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
-    "failed-calls no-device-work not-recorded data-loading single-process-loader "
+    "failed-calls no-device-work not-recorded late-rank data-loading single-process-loader "
     "recompilation allocation memory-ran-out python-lock host-bound paid-once "
     "pageable-memcpys synchronous-memcpys synchronous-memsets small-memcpys page-faults "
     "synchronization checkpoint numbers-read-back launch-bound short-kernels default-stream "

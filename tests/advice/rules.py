@@ -434,6 +434,26 @@ def ranks(us: int, late: int = 0) -> Story:
     return story
 
 
+def augmenting(us: int) -> Story:
+    """Two threads with a GPU each, which reduce together after a kernel and wait; before, the second one does something."""
+    story = Story(gpus=2)
+    at = [(story.now, story.done)] * 2
+    for _ in range(20):
+        for device in (0, 1):
+            story.device, story.number, (story.now, story.done) = device, device + 1, at[device]
+            with story.op("augment" if device else "read"):
+                story.rest(us * device + 10)
+            story.kernel(us=100)
+            at[device] = story.now, story.done
+        met = max(done for _, done in at)
+        for device in (0, 1):
+            story.device, story.number, (story.now, story.done) = device, device + 1, at[device]
+            story.kernel(NCCL, met - story.done + 20)
+            story.wait()
+            at[device] = story.now, story.done
+    return story
+
+
 def uneven(us: int) -> Story:
     """Twenty kernels on each of two GPUs of a process, of 100 on the first."""
     story = Story(gpus=2)
@@ -613,6 +633,7 @@ FIRES: Mapping[str, Telling] = {
     "slow-backend": lambda: ddp("gloo:all_reduce"),
     "exposed-communication": lambda: communicating(30),
     "stragglers": lambda: ranks(150),
+    "late-rank": lambda: augmenting(50),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=False),
     "gradients-set-to-zero": lambda: zeroing("Optimizer.zero_grad#SGD.zero_grad"),
     "single-tensor-optimizer": lambda: stepping("vectorized_elementwise_kernel"),
@@ -668,6 +689,7 @@ QUIET: Mapping[str, Telling] = {
     "slow-backend": lambda: ddp("nccl:all_reduce"),
     "exposed-communication": lambda: communicating(30, hidden=True),
     "stragglers": lambda: ranks(100, late=50),
+    "late-rank": lambda: augmenting(0),
     "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=True),
     "gradients-set-to-zero": lambda: zeroing("forward"),
     "single-tensor-optimizer": lambda: stepping("multi_tensor_apply_kernel"),

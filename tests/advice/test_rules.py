@@ -143,6 +143,8 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     "exposed-communication": (40 * 30, 20 * 30),
     # Both GPUs meet after 150, and after 100 if the second one is as fast as the first.
     "stragglers": (20 * 50, 20 * 50),
+    # Both meet after 150, and after 100 if the host of the second one does not wait for 50.
+    "late-rank": (20 * 50, 20 * 50),
     # 20 blocks on 108 multiprocessors: 88 of 108 are empty for 100 000 ns, 81 481 whole ones.
     "small-grids": (20 * 81.481, None),
     # Ten kernels of 100, the first after 3; without them the host takes 4 for each.

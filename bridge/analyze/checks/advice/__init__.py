@@ -44,6 +44,7 @@ from bridge.knowledge.suggestions import unknown_name
 RULES: tuple[RuleCheck, ...] = (
     *failed.RULES,
     *no_work.RULES,
+    *waiting.RANK_RULES,
     *host.RULES,
     *copies.RULES,
     *idle.RULES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,15 +16,18 @@ from bridge.analyze.checks.advice.rule import (
     Finding,
 )
 from bridge.analyze.checks.check import Check
-from bridge.analyze.core.groups import Floats, sums
+from bridge.analyze.core.groups import Floats, sums, texts
 from bridge.analyze.core.kinds import calls_matching
+from bridge.analyze.core.table import Table
 from bridge.analyze.run import interventions
 from bridge.analyze.run.causes.host_timeline import Cover
-from bridge.analyze.run.concurrency.collectives import by_collective
+from bridge.analyze.run.concurrency.collectives import by_collective, rank_names
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS
+from bridge.analyze.run.idle.causes import CODE, WORDS, WORKING, Causes
+from bridge.analyze.run.ranks.stragglers import Comparison, LateArrivals
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
@@ -33,6 +36,7 @@ FEW_BATCHES = 2  # micro-batches per stage of a pipeline, as most use at least
 MANY_BATCHES = 4  # with which stages hardly wait for one another, as GPipe's authors measured it
 MIN_EXPOSED = 0.01  # of the run
 MIN_LATE = 0.02  # of the run, on the critical path
+MOST_BY_CHANCE = 0.5  # of the lateness of all ranks: one of two like ranks has half of it
 MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
 MOST_OTHER = 0.15  # of counts and ratios of kernels by name, by which parts of one work differ
 MIN_MORE = 1.08  # times the mean of the GPUs of a process
@@ -145,6 +149,58 @@ def stragglers(evidence: Evidence) -> Iterator[Finding]:
             rule.activity_table(evidence, run.work.row[mine]),
             change=_scaled(run.device.end[mine], factor[group[gpu == one]]),
         )
+
+
+def late_rank(evidence: Evidence) -> Finding | None:
+    """Find the rank that the others wait for in collectives, and what it spends more time on than they do."""
+    run = evidence.run
+    late = LateArrivals.of(run)
+    late = late.take(evidence.counted[late.activity])
+    gpu = evidence.devices.gpu[late.activity]
+    by_gpu = sums(gpu, late.late, len(evidence.devices.names))
+    if by_gpu.max(initial=0) <= max(MIN_LATE * run.span, MOST_BY_CHANCE * by_gpu.sum()):
+        return None
+    worst = int(by_gpu.argmax())
+    late = late.take(gpu == worst)
+    found = Comparison.of(evidence.attributed, run)
+    rows = np.flatnonzero((found.rank == worst) & (found.more > 0))
+    rows = rows[order_by(-found.more[rows])]
+    if not len(rows) or (found.cause[rows[0]] == CODE[WORKING] and any(stragglers(evidence))):
+        return None
+    at = rule.activity_table(evidence, late.activity, late.late)
+    doing = [
+        _doing(found.causes, evidence.attributed.ops, *one)
+        for one in zip(
+            *(c[rows].tolist() for c in (found.cause, found.op, found.callee)), strict=True
+        )
+    ]
+    node = found.longest_nodes(run)[rows]
+    path, paths = evidence.paths
+    more = Table(
+        {
+            "what": texts(doing),
+            "op": texts([*evidence.attributed.ops, rule.NO_OP])[found.op[rows]],
+            "path": texts([*paths, ""])[lookup(path, node)],
+            "total_ns": found.more[rows],
+            "count": found.counts()[rows],
+            "example": lookup(evidence.attributed.attribution.nesting.range, node),
+        }
+    )
+    figures = {
+        "rank": rank_names(evidence.attributed, evidence.devices)[worst],
+        "late_ns": int(late.late.sum()),
+        "waited_ns": int(late.waited.sum()),
+        "more_ns": int(found.more[rows[0]]),
+        "what": doing[0],
+        "at": at["path"][0] or at["activity"][0],
+    }
+    return Finding(figures, more, change=found.as_others(int(rows[0])))
+
+
+def _doing(causes: Causes, ops: Sequence[str], cause: int, op: int, callee: int) -> str:
+    """Return what a rank does in words: the cause, its op and its call."""
+    of_op = f" of {ops[op]}" if op != NONE else ""
+    return f"{WORDS[cause]}{of_op}{f' ({causes.callees[callee]})' if callee != NONE else ''}"
 
 
 def uneven_gpus(evidence: Evidence) -> Finding | None:
@@ -331,6 +387,21 @@ def _handovers(evidence: Evidence) -> tuple[Ints, Ints]:
     return points[inside], other[inside]
 
 
+# Before rules that name the same cause, but not the rank.
+RANK_RULES = (
+    Check(
+        name="late-rank",
+        title="Ranks wait for a late one",
+        when=f"one rank has most of the time by which ranks come later to collectives than half of the others, and more than {MIN_LATE:.0%} of the run",
+        text="{rank} comes late to collectives, by {late_ns} in all, most of it at {at}; the others wait {waited_ns} for it."
+        " It spends {more_ns} more than they do in {what}",
+        remedy="make that faster on this rank, or give it less to do; bridge report REPORT --by straggler compares the ranks",
+        estimate="the run with no more of that on this rank than on the others",
+        source=NSIGHT_BRIDGE,
+        needs=("kernels", "graph"),
+        find=late_rank,
+    ),
+)
 RULES = (
     Check(
         name="pipeline-bubble",

@@ -379,14 +379,14 @@ VIEWS: dict[str, View] = {
         ),
         View(
             "straggler",
-            "Which rank do the others wait for, and what does it do meanwhile?",
+            "What does the rank that others wait for spend more time on?",
             COLUMNS["straggler"],
             rows="run.ranks.stragglers:by_straggler",
-            sorted_by=("late_ns",),
+            sorted_by=("more_ns", "time_ns"),
             details=(*OF_CAUSES, "context_switches", "json", "nccl_calls"),
             recorded_by=OS_COLUMNS,
             on_gpu=True,
-            nothing="no rank comes late to a collective of several ranks on one clock",
+            nothing="no collective of several ranks on one clock in the selected part of the report",
             page="ranks.md",
         ),
         View(

@@ -26,6 +26,7 @@ from bridge.analyze.run.causes.host_timeline import (
     call_states,
 )
 from bridge.analyze.run.causes.operating_system import is_of_lock, stacks_of
+from bridge.analyze.run.critical.device import Met
 from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.releases import (
     LOCKING,
@@ -49,6 +50,7 @@ from bridge.join.arrays import (
     number_groups,
     order_by,
     repeated,
+    run_edges,
     search_groups,
 )
 from bridge.join.attributed import AttributedCapture, once
@@ -124,7 +126,8 @@ class Causes:
     ``callee`` is a position in ``callees``, the names of API calls and of calls of the operating system, NONE for
     causes without one. ``length`` is the part of the gap in ns; the rows of a gap add up to its length. ``first`` is
     the start of the first piece. Rows are sorted by gap, cause, op and callee. ``row_of_piece`` is the row of each of
-    the ``pieces``, whose times are those of the report of their GPU, on the host by the ``shift`` later.
+    the ``pieces``, whose times are those of the report of their GPU, on the host by the ``shift`` later; ``point`` is
+    the point of the graph that ends each, NONE where nothing is known.
     """
 
     gaps: Gaps
@@ -138,6 +141,7 @@ class Causes:
     pieces: Pieces
     row_of_piece: Ints
     shift: Ints
+    point: Ints
 
     @property
     def host_pieces(self) -> Pieces:
@@ -157,9 +161,9 @@ def find_causes(attributed: AttributedCapture, threshold_ns: int = 0) -> Causes:
     return causes_of(attributed, idle_gaps(attributed, threshold_ns))
 
 
-def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
-    """Return the causes of some gaps."""
-    run = Run.of_any(attributed.unselected or attributed)
+def causes_of(attributed: AttributedCapture, gaps: Gaps, run: Run | None = None) -> Causes:
+    """Return the causes of some gaps, by another graph of the run if it is given."""
+    run = run or Run.of_any(attributed.unselected or attributed)
     found = _found(run, gaps)
     keys = (found.gap, found.cause, found.op, found.callee)
     group, rows = number_groups(*keys)
@@ -180,6 +184,7 @@ def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
         ),
         row_of_piece=group,
         shift=offset - _offset_of_stacks(run)[found.stack],
+        point=found.point,
     )
 
 
@@ -280,6 +285,7 @@ def _found(run: Run, gaps: Gaps) -> _Pieces:
     gap = rows[row]
     walked = _with_annotations(run, _with_causes(run, gaps, *_cut_to_gaps(run, placed, gap, point)))
     walked = _with_late_ranks(run, _with_code_between_polls(run, walked))
+    walked = _with_late_arrivals(run, walked)
     waits = _with_recorded(run, _waits(run, placed, walked))
     telling = waits.take(waits.cause <= TELLING)
     walked = _before_unknown_work(run, _with_telling(_with_recorded(run, walked), telling))
@@ -676,6 +682,29 @@ def _with_late_ranks(run: Run, pieces: _Pieces) -> _Pieces:
     cause, callee = pieces.cause.copy(), pieces.callee.copy()
     cause[late], callee[late] = CODE[LATE_RANK], NONE
     return replace(pieces, cause=cause, callee=callee)
+
+
+def _with_late_arrivals(run: Run, pieces: _Pieces) -> _Pieces:
+    """Return pieces, those of collectives cut where the last rank came, by a graph that leaves that out."""
+    place = lookup(run.device.activity, np.where(pieces.point < run.hosts, pieces.point, NONE))
+    came = _last_came(run)[place]
+    rows = (pieces.point == lookup(run.device.end, place)) & (came > pieces.start)
+    if not rows.any():
+        return pieces
+    here, came = pieces.take(rows), np.minimum(came[rows], pieces.end[rows])
+    late = replace(here, end=came, cause=repeated(CODE[LATE_RANK], len(came)))
+    return _joined(pieces.take(~rows), late, replace(here, start=came))
+
+
+@once
+def _last_came(run: Run) -> Ints:
+    """Return when the last rank came to the collective of each activity, by its place; the last entry is for none."""
+    met = Met.of(run.work)
+    result = np.full(len(run.work.row) + 1, NEVER)
+    last = run_edges(met.of_awaited)[1:] - 1
+    of_waiting = np.searchsorted(met.of_awaited[last], met.of_waiting)
+    result[met.waiting] = run.work.start[met.awaited[last[of_waiting]]]
+    return result
 
 
 @once

@@ -1,25 +1,28 @@
-"""Ranks that come late to collectives: how late, and what took the time on them."""
+"""Ranks that others wait for in collectives: when they come, and what they spend more time on than the others."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import counts, highest, ratio, sums, texts
+from bridge.analyze.core.groups import counts, sums, texts
 from bridge.analyze.core.table import Table
+from bridge.analyze.run.account import RunClocks
 from bridge.analyze.run.causes.gaps import Gaps
 from bridge.analyze.run.causes.operating_system import HostTimes
 from bridge.analyze.run.concurrency.collectives import rank_names
-from bridge.analyze.run.concurrency.matching import MatchedCalls
 from bridge.analyze.run.critical.device import Met
+from bridge.analyze.run.critical.retiming import Change
 from bridge.analyze.run.critical.run import Run
-from bridge.analyze.run.idle.causes import WORDS, causes_of
-from bridge.importers.arrays import factorize, lookup
+from bridge.analyze.run.idle.causes import WORDS, Causes, causes_of
+from bridge.importers.arrays import lookup, scatter
 from bridge.importers.records import record
-from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
-NO_OP = "(no op)"
+# -- When ranks come
 
 
 @record
@@ -34,89 +37,170 @@ class LateArrivals:
     late: Ints
     waited: Ints
 
-    def __len__(self) -> int:
-        return len(self.activity)
+    def take(self, rows: Ints | Flags) -> LateArrivals:
+        """Return some of them."""
+        return LateArrivals(self.activity[rows], self.late[rows], self.waited[rows])
 
     @classmethod
     def of(cls, run: Run) -> LateArrivals:
         """Return those of a run, in the order of their collectives."""
-        work, met = run.work, Met.of(run.work)
-        last = run_edges(met.of_awaited)[1:] - 1  # of equal starts the last rank by row
+        work, met, gpu = run.work, Met.of(run.work), run.gpu_of_place
+        last = run_edges(met.of_awaited)[1:] - 1  # of equal starts the last one by row
         place, collective = met.awaited[last], met.of_awaited[last]
-        gpu = run.gpu_of_place
         late_of = np.searchsorted(collective, met.of_waiting)
         others = np.flatnonzero(gpu[met.waiting] != gpu[place[late_of]])
-        late_of = late_of[others]
-        start, came = work.start[place], work.start[met.waiting[others]]
-        waited = np.maximum(start[late_of] - came, 0)
-        order = order_by(late_of, came)
-        size = counts(late_of, len(place))
+        late_of, came = late_of[others], work.start[met.waiting[others]]
+        start = work.start[place]
+        order, size = order_by(late_of, came), counts(late_of, len(place))
         middle = np.cumsum(size) - size + np.maximum(size - 1, 0) // 2
         half = lookup(came[order], np.where(size > 0, middle, NONE), 0)
         late = np.where(size > 0, start - half, 0)
-        rows = np.flatnonzero(late > 0)
-        total = sums(late_of, waited, len(place))
-        return cls(work.row[place[rows]], late[rows], total[rows])
+        waited = sums(late_of, np.maximum(start[late_of] - came, 0), len(place))
+        return cls(work.row[place], late, waited).take(late > 0)
 
-    def gaps(self, attributed: AttributedCapture) -> Gaps:
-        """Return the times in which the others waited, as gaps of the GPU of the late rank."""
-        devices, end = Devices.of_report(attributed), attributed.capture.activities.start
-        end = end[self.activity]
-        return Gaps(
-            start=end - self.late,
-            end=end,
-            device=devices.gpu[self.activity],
-            ended_by=self.activity.astype(np.int32),
-            before=np.full(len(self), NONE, np.int32),
-            devices=devices.names,
+
+# -- What ranks spend time on
+
+
+@record
+class Comparison:
+    """What ranks spend time on, one row per rank, cause, op and call; see `by_straggler` for the times.
+
+    ``rank`` is a GPU. ``row`` are the rows of ``causes`` by their rank and what they are, NONE for what a rank has not.
+    """
+
+    causes: Causes
+    rank: Ints
+    cause: Ints
+    op: Ints
+    callee: Ints
+    time: Ints
+    others: Ints
+    row: Ints
+
+    @property
+    def more(self) -> Ints:
+        """How much more time a rank spends than the others."""
+        return self.time - self.others
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture, run: Run) -> Comparison:
+        """Compare the ranks in the selection of a capture, by the graph of its run."""
+        causes = _causes_alone(attributed, run)
+        keys = causes.cause, causes.op, causes.callee
+        what, first = number_groups(*keys)
+        ranks, of_gap = np.unique(causes.gaps.device, return_inverse=True)
+        row = np.full((len(ranks), len(first)), NONE)
+        row[of_gap[causes.gap], what] = np.arange(len(what))
+        time = lookup(causes.length, row, 0)
+        others = _middle_of_others(time)
+        rank, what = np.nonzero((time != 0) | (others != 0))
+        cause, op, callee = (column[first[what]] for column in keys)
+        return cls(
+            causes=causes,
+            rank=ranks[rank],
+            cause=cause,
+            op=op,
+            callee=callee,
+            time=time[rank, what],
+            others=others[rank, what],
+            row=row[rank, what],
         )
+
+    def counts(self) -> Ints:
+        """Return of how many pieces of time each row is."""
+        size = counts(self.causes.row_of_piece, len(self.causes.gap))
+        return lookup(size, self.row, 0)
+
+    def longest_nodes(self, run: Run) -> Ints:
+        """Return the node of the nesting in which most of each row passed at once, NONE for none."""
+        pieces, row, point = self.causes.pieces, self.causes.row_of_piece, self.causes.point
+        order = order_by(row, pieces.start - pieces.end)
+        first = order[run_edges(row[order])[:-1]]
+        longest = lookup(point[first], self.row)
+        is_host = longest >= run.hosts
+        of_host = lookup(run.host.node, np.where(is_host, longest - run.hosts, NONE))
+        place = lookup(run.device.activity, np.where(is_host, NONE, longest))
+        of_work = lookup(run.work.attributed.attribution.node, lookup(run.work.row, place))
+        result: Ints = np.where(is_host, of_host, of_work)
+        return result
+
+    def as_others(self, number: int) -> Change:
+        """Let a rank spend no more time than the others on what a row is."""
+        pieces = self.causes.pieces
+        rows = np.flatnonzero(
+            (self.causes.row_of_piece == self.row[number]) & (self.causes.point != NONE)
+        )
+        points, group = np.unique(self.causes.point[rows], return_inverse=True)
+        length = sums(group, (pieces.end - pieces.start)[rows], len(points))
+        part = self.more[number] / max(1, int(self.time[number]))
+        shorter = np.rint(length * part).astype(np.int64)
+        return lambda draft: draft.shorten(points, shorter)
 
 
 def by_straggler(attributed: AttributedCapture) -> Table:
-    """Return one row per late rank, collective and path of ops, and cause, op and call of what it did instead.
+    """Return one row per rank, cause, op and call: how long a rank took for it, and how much longer than others.
 
-    ``late_ns`` is the time by which it came later than half of the other ranks, which all rows of a collective add up
-    to; ``count`` and ``max_ns`` are over collectives in which the cause had a part. Causes are those of idle GPUs, and
-    the work of the late GPU itself. The attributes ``late_ns`` and ``waited_ns`` of the table are the sum, and the time
-    that all other ranks waited.
+    ``time_ns`` is that on the path of the rank alone, from the begin of the run to its last collective: what it
+    waited for at each instant, its own work, and in collectives the ranks that came later. The rows of a rank add up to
+    that time. ``others_ns`` is the lower median of the other ranks, ``more_ns`` the difference, which is negative for
+    what the rank has less of. No rows where no ranks met on one clock.
     """
-    run = Run.of_any(attributed.unselected or attributed)
-    late = LateArrivals.of(run)
-    counted = np.flatnonzero(attributed.counted[late.activity])
-    late = LateArrivals(late.activity[counted], late.late[counted], late.waited[counted])
-    causes = causes_of(attributed, late.gaps(attributed))
-    calls = MatchedCalls.of(attributed).calls
-    kind, kinds = factorize(calls.collective[np.searchsorted(calls.row, late.activity)])
-    path, paths = attributed.node_path
-    of_gap = (
-        causes.gaps.device,
-        kind.astype(np.int64),
-        lookup(path, attributed.attribution.node[late.activity]),
+    found = Comparison.of(attributed, Run.of_any(attributed.unselected or attributed))
+    causes = found.causes
+    row_of_causes = scatter(
+        np.flatnonzero(found.row != NONE), found.row[found.row != NONE], len(causes.gap)
     )
-    keys = (*(column[causes.gap] for column in of_gap), causes.cause, causes.op, causes.callee)
-    group, rows = number_groups(*keys)
-    device, collective, at, cause, op, callee = (column[rows] for column in keys)
-    size, count = len(rows), counts(group, len(rows))
-    total = sums(group, causes.length, size)
-    whole = int(late.late.sum())
-    table = Table(
+    return Table(
         {
-            "rank": texts(rank_names(attributed, Devices.of_report(attributed)))[device],
-            "collective": texts(kinds)[collective],
-            "path": texts([*paths, NO_OP])[at],
-            "cause": texts(WORDS)[cause],
-            "op": texts([*attributed.ops, ""])[op],
-            "call": texts([*causes.callees, ""])[callee],
-            "count": count,
-            "late_ns": total,
-            "mean_ns": ratio(total, count),
-            "max_ns": highest(group, causes.length, size),
-            "share": ratio(total, whole),
+            "rank": texts(rank_names(attributed, Devices.of_report(attributed)))[found.rank],
+            "cause": texts(WORDS)[found.cause],
+            "op": texts([*attributed.ops, ""])[found.op],
+            "call": texts([*causes.callees, ""])[found.callee],
+            "time_ns": found.time,
+            "others_ns": found.others,
+            "more_ns": found.more,
             **HostTimes.of(attributed, causes.host_pieces).columns(
-                group[causes.row_of_piece], size
+                row_of_causes[causes.row_of_piece], len(found.time)
             ),
         }
     )
-    table.attrs["late_ns"] = whole
-    table.attrs["waited_ns"] = int(late.waited.sum())
-    return table
+
+
+def _middle_of_others(time: Ints) -> Ints:
+    """Return for each rank, a row, the lower median of the other rows of each column; 0 of one rank alone."""
+    size = len(time)
+    if size <= 1:
+        return np.zeros_like(time)
+    order = np.argsort(time, axis=0, kind="stable")
+    position = np.empty_like(order)
+    np.put_along_axis(position, order, np.arange(size)[:, np.newaxis], axis=0)
+    ordered = np.take_along_axis(time, order, axis=0)
+    middle = (size - 2) // 2
+    result: Ints = np.where(position > middle, ordered[middle], ordered[middle + 1])
+    return result
+
+
+def _causes_alone(attributed: AttributedCapture, run: Run) -> Causes:
+    """Return what each rank waited for up to its last collective in the selection, by a graph without other ranks."""
+    met = Met.of(run.work)
+    rows = np.unique(np.concatenate((met.awaited, met.waiting)))
+    rows = run.work.row[rows]
+    rows = rows[attributed.counted[rows]]
+    start, devices = attributed.capture.activities.start, Devices.of_report(attributed)
+    rows = rows[order_by(devices.gpu[rows], start[rows])]
+    last = rows[run_edges(devices.gpu[rows])[1:] - 1]
+    gpu, clocks = devices.gpu[last], RunClocks.of(attributed)
+    begin = [clocks.part_of(devices.report[one]).start for one in gpu.tolist()]
+    gaps = Gaps(
+        start=np.array(begin, np.int64),
+        end=start[last],
+        device=gpu,
+        ended_by=last.astype(np.int32),
+        before=np.full(len(last), NONE, np.int32),
+        devices=devices.names,
+    )
+    cross = run.graph.cross.copy()
+    cross[run.device.end[met.waiting]] = NONE
+    alone = replace(run, graph=replace(run.graph, cross=cross))
+    return causes_of(attributed, gaps.that(gaps.length > 0), alone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -67,11 +67,13 @@ KIND = {name: number for number, name in enumerate(KINDS)}
 class Elements:
     """The elements of the critical path in order of time: each begins where the one before ends.
 
-    ``kind`` is a position in `KINDS`, ``name`` one in `Run.names`, NONE for no name.
+    ``kind`` is a position in `KINDS`, ``name`` one in `Run.names`, NONE for no name; ``point`` is the first point of
+    each, NONE where nothing is known.
     """
 
     kind: Ints
     name: Ints
+    point: Ints
     start: Ints
     end: Ints
 
@@ -81,11 +83,12 @@ class Elements:
         filled = Elements(
             kind=np.concatenate(([KIND[UNKNOWN]], self.kind, [KIND[UNKNOWN]])),
             name=np.concatenate(([NONE], self.name, [NONE])),
+            point=np.concatenate(([NONE], self.point, [NONE])),
             start=np.concatenate(([first], self.start, [ended])),
             end=np.concatenate(([begun], self.end, [last])),
         )
         rows = slice(0 if first < begun else 1, None if ended < last else -1)
-        return Elements(filled.kind[rows], filled.name[rows], filled.start[rows], filled.end[rows])
+        return Elements(**{f.name: getattr(filled, f.name)[rows] for f in fields(filled)})
 
 
 @record
@@ -399,7 +402,8 @@ class Run:
         kind, name, begin = (placed(column, first) for column in (kind, name, points))
         start = np.maximum(time[begin] - self.graph.delay_of(begin), self.first)
         end = np.concatenate((start[1:], time[points[-1:]]))
-        return Elements(kind, name, start, end).filled(self.first, self.last)
+        elements = Elements(kind=kind, name=name, point=begin, start=start, end=end)
+        return elements.filled(self.first, self.last)
 
     def _begins(self, points: Ints, kind: Ints, name: Ints) -> Ints:
         """Return where each element begins among the points of the path.

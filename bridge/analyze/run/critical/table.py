@@ -7,7 +7,9 @@ import numpy as np
 from bridge.analyze.core.groups import counts, ratio, sums, texts
 from bridge.analyze.core.table import Table
 from bridge.analyze.run.critical.run import ELSEWHERE, KIND, KINDS, UNKNOWN, Elements, Run
-from bridge.join.arrays import NONE, Ints, number_groups, order_by
+from bridge.analyze.run.ranks.members import Ranks
+from bridge.importers.arrays import lookup
+from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 
 RETIMED = 10  # rows, the largest, of which the run is computed without them
@@ -18,12 +20,14 @@ def by_critical(attributed: AttributedCapture) -> Table:
 
     ``time_ns`` of all rows adds up to the length of the run. ``without_ns`` is the length of the
     run if no element of this op and kind took time, on the path or beside it, and ``saves_ns`` the
-    difference; -1 for rows after the largest `RETIMED`, and where it is unknown. The attribute
+    difference; -1 for rows after the largest `RETIMED`, and where it is unknown. ``rank`` is the one on which most of
+    the time passes, '' where that is unknown. The attribute
     ``run_ns`` of the table is the length of the run, or of the selected part of it if ``is_part``. Raises ValueError if
     the clocks of several files differ.
     """
     run = Run.of(attributed)
-    kind, name, count, time = _sums(run.elements)
+    elements = run.elements
+    kind, name, count, time = _sums(elements)
     without = _without(run, kind, name, time)
     table = Table(
         {
@@ -32,6 +36,7 @@ def by_critical(attributed: AttributedCapture) -> Table:
             "count": count,
             "time_ns": time,
             "share": ratio(time, run.span),
+            "rank": _main_ranks(run, elements),
             "without_ns": without,
             "saves_ns": np.where(without == NONE, NONE, run.span - without),
         }
@@ -46,6 +51,25 @@ def _sums(elements: Elements) -> tuple[Ints, Ints, Ints, Ints]:
     group, rows = number_groups(elements.kind, elements.name)
     time = sums(group, elements.end - elements.start, len(rows))
     return elements.kind[rows], elements.name[rows], counts(group, len(rows)), time
+
+
+def _main_ranks(run: Run, elements: Elements) -> np.ndarray:
+    """Return the name of the rank with most time of each row, of equal ones the first."""
+    attributed = run.work.attributed
+    ranks = Ranks.of(attributed.capture, attributed.place)
+    of_work = ranks.place(run.work.column("report"), run.work.column("process"))
+    of_process = ranks.place(*run.work.process_keys)
+    point = elements.point
+    on_host = np.where(point >= run.hosts, point - run.hosts, NONE)
+    process = lookup(run.work.process_of_stacks, lookup(run.host.stack, on_host))
+    place = lookup(run.device.activity, np.where(point < run.hosts, point, NONE))
+    rank = np.where(on_host == NONE, lookup(of_work, place), lookup(of_process, process))
+    row, _ = number_groups(elements.kind, elements.name)
+    pair, first = number_groups(row, rank)
+    time = sums(pair, elements.end - elements.start, len(first))
+    order = order_by(row[first], -time, rank[first])
+    main = first[order[run_edges(row[first][order])[:-1]]]
+    return texts([*ranks.names, ""])[rank[main]]
 
 
 def _without(run: Run, kind: Ints, name: Ints, time: Ints) -> Ints:

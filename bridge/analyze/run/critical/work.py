@@ -153,6 +153,11 @@ class Work:
         """A code for the process of each stack of the nesting."""
         return self._processes[0]
 
+    @property
+    def process_keys(self) -> tuple[Ints, ...]:
+        """Report and process of each code of a process."""
+        return self._processes[1]
+
     @cached_property
     def python_processes(self) -> Ints:
         """The codes of processes that run Python, by their names."""

@@ -6,15 +6,27 @@ from pathlib import Path
 
 import click
 
-from bridge.cli.help import Command, output_option
-from bridge.cli.options import FILE, doing
+from bridge.cli.help import Command, option, output_option
+from bridge.cli.options import FILE, doing, load
+
+DETAILS = frozenset(["system_calls"])
 
 
 @click.command(
     cls=Command,
-    examples=("bridge hang nccl_trace_rank_*", "bridge hang nccl_trace_rank_* --format json"),
+    examples=(
+        "bridge hang nccl_trace_rank_*",
+        "bridge hang nccl_trace_rank_* --report rank0.sqlite --report rank1.sqlite",
+    ),
 )
 @click.argument("dumps", nargs=-1, required=True, type=FILE)
+@option(
+    "--report",
+    "reports",
+    type=FILE,
+    multiple=True,
+    help="A report of the same run: says where the missing ranks are at its end. May be repeated.",
+)
 @output_option(
     "--format",
     "form",
@@ -23,15 +35,16 @@ from bridge.cli.options import FILE, doing
     show_default=True,
     help="json: the same facts as one object.",
 )
-def hang(dumps: tuple[Path, ...], form: str) -> None:
+def hang(dumps: tuple[Path, ...], reports: tuple[Path, ...], form: str) -> None:
     """Tell which rank a hung distributed program waits for, from DUMPS of PyTorch's flight recorder.
 
     A dump is of one rank, whose number ends the name of the file. Exits with 1 if a collective hangs.
     """
-    from bridge.analyze.checks.hang import hangs
+    from bridge.analyze.checks.hang import hangs, in_reports
     from bridge.importers import flight_record
     from bridge.importers.errors import NotAReport
     from bridge.render import hang as render
+    from bridge.source import ReportInput
 
     with doing("reading dumps"):
         records = [flight_record.read(path) for path in dumps]
@@ -40,6 +53,9 @@ def hang(dumps: tuple[Path, ...], form: str) -> None:
         twice = next(rank for rank in ranks if ranks.count(rank) > 1)
         raise NotAReport(f"two dumps are of rank {twice}: give those of one program")
     found = hangs(records)
+    if reports:
+        source = ReportInput(reports=reports, db=Path())
+        found = in_reports(found, load(source, DETAILS).attributed)
     if form == "json":
         click.echo(render.as_json([record.source for record in records], found), nl=False)
     else:

@@ -6,7 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bridge.analyze.checks.hang import MISSING_RANK, NOT_STARTED, STUCK, UNLIKE, Hang, RankState
+from bridge.analyze.checks.hang import (
+    MISSING_RANK,
+    NOT_STARTED,
+    STUCK,
+    UNLIKE,
+    Hang,
+    RankState,
+    Recorded,
+)
 from bridge.render import units
 
 FORMAT = "bridge.hang/1"
@@ -45,8 +53,18 @@ def _hang(hang: Hang) -> Iterator[str]:
         yield f"{_ranks(hang.waiting)} waits in {what}: its counterpart is missing."
     yield from _listed(hang.culprits, "last called" if hang.kind == MISSING_RANK else "called")
     yield from _listed(hang.waiting, WAITS)
+    for one in hang.recorded:
+        yield f"  {_end_of(one)}"
     if hang.without_dump:
         yield f"  nothing is known of {_ranks(hang.without_dump).lower()}: no dump, or none of its last calls here"
+
+
+def _end_of(one: Recorded) -> str:
+    """Return where a rank is at the end of a report, in one line."""
+    where = f"in {one.path}" if one.path else "in no op"
+    after = f" after {one.call}" if one.call else ""
+    silent = f", and nothing is recorded of it for the last {units.time(one.since_ns)}"
+    return f"at the end of {one.source} rank {one.rank} is {where}{after}{silent}"
 
 
 def _look_at(hang: Hang) -> str:

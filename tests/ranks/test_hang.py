@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 from command import bridge
+from made_reports import PUSH_POP, thread
+
+from ranks.run import Rank, begun
 
 NAMES = ("all_reduce", "all_gather", "reduce_scatter")
 RANKS = 4
@@ -237,6 +240,55 @@ def test_two_dumps_of_one_rank_are_refused(tmp_path):
     (tmp_path / "other").mkdir()
     paths = [dumped(folder, 0, []) for folder in (tmp_path, tmp_path / "other")]
     assert "two dumps are of rank 0" in bridge("hang", *paths).stderr
+
+
+# -- Beside a report of the same run
+
+
+def reported(folder: Path, rank: int) -> Path:
+    """Write a report that ends in an open range, 3 µs after a read that a launch and a step came before."""
+    made = begun(Rank(rank, pid=100 + rank, environment=[f"RANK={rank}"]))
+    made.tables["session"][0]["duration"] = 20_000
+    made.kernel("gemm", 1_000, 100 + rank, 2_000, 3_000)
+    own = {"thread": thread(100 + rank)}
+    made.annotation(PUSH_POP, 500, 5_000, text="step 1", **own)
+    made.annotation(PUSH_POP, 6_000, None, text="step 2", **own)
+    made.annotation(PUSH_POP, 7_000, None, text="load", **own)
+    made.annotation(PUSH_POP, 8_000, 8_500, text="before", **own)
+    made.tables["system_calls"].append(
+        {"start": 9_000, "end": 17_000, "name": made.string("read"), **own}
+    )
+    return made.written(folder / f"rank{rank}.sqlite")
+
+
+def test_reports_tell_where_the_missing_rank_is(tmp_path):
+    dumps = [
+        dumped(
+            tmp_path, 0, [entry(1, "all_reduce", "completed"), entry(2, "all_reduce", "started")]
+        ),
+        dumped(tmp_path, 1, [entry(1, "all_reduce", "completed")]),
+    ]
+    options = [word for rank in range(2) for word in ("--report", reported(tmp_path, rank))]
+    result = bridge("hang", *dumps, *options, "--format", "json")
+    (hang,) = json.loads(result.stdout)["hangs"]
+    (one,) = hang["recorded"]
+    assert (one["source"], one["rank"], one["path"]) == ("rank1.sqlite", 1, "step 2/load")
+    assert one["call"] == "read"
+    assert one["since_ns"] == 3_000
+    text = " ".join(bridge("hang", *dumps, *options).stdout.split())
+    assert (
+        "at the end of rank1.sqlite rank 1 is in step 2/load after read, and nothing is recorded of it for the last 3.000 µs"
+        in text
+    )
+
+
+def test_a_report_without_the_rank_says_nothing_of_it(tmp_path):
+    dumps = [
+        dumped(tmp_path, 0, [entry(1, "all_reduce", "started")]),
+        dumped(tmp_path, 1, [entry(0, "all_reduce", "completed")]),
+    ]
+    result = bridge("hang", *dumps, "--report", reported(tmp_path, 0), "--format", "json")
+    assert json.loads(result.stdout)["hangs"][0]["recorded"] == []
 
 
 PROGRAM = """

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from bridge.analyze.run.causes.operating_system import stacks_of
+from bridge.analyze.run.ranks.members import Member, Ranks
 from bridge.importers.arrays import MISSING
 from bridge.importers.flight_record import DONE, STARTED, FlightRecord, Operation
+from bridge.importers.frames import Launches, Ranges, SystemCalls
+from bridge.join.arrays import NONE, Flags
+from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.libraries import is_library_file
 
 MISSING_RANK, UNLIKE, NOT_STARTED, STUCK, WAITING = KINDS = (
@@ -23,6 +30,7 @@ SAME_SIZES = re.compile(
     r"_?all_?reduce(?!_coalesced)|broadcast|reduce$"
 )  # others may take another size of each rank
 TRANSFER = re.compile(r"(\d+)(->|<-)(\d+)")
+NO_STACK = -2  # of a process without ranges and API calls
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Hang:
     ``kind`` is one of `KINDS`: ``missing`` ranks did not call it, ``unlike`` ranks called other things, ``not started``
     ranks called it and their GPUs have not begun it, ``stuck`` means that all called it alike, ``waiting`` that a send
     or receive has no counterpart. ``culprits`` are the ranks that others wait for, ``waiting`` those, and
-    ``without_dump`` ranks of which nothing is known in this group.
+    ``without_dump`` ranks of which nothing is known in this group. ``recorded`` is where the culprits are in reports.
     """
 
     group: str
@@ -59,12 +67,86 @@ class Hang:
     culprits: tuple[RankState, ...]
     waiting: tuple[RankState, ...]
     without_dump: tuple[int, ...]
+    recorded: tuple[Recorded, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Where a rank is at the end of a report, on the thread that calls CUDA most (else has most ranges).
+
+    ``path`` are the ops that are open there, ``call`` the last API or OS call, '' for none; ``since_ns`` is the time
+    from the last event of the thread to the end of the report, of which nothing is recorded.
+    """
+
+    source: str
+    rank: int
+    path: str
+    call: str
+    since_ns: int
 
 
 def hangs(records: Sequence[FlightRecord]) -> list[Hang]:
     """Return the first operation of each group that did not complete, the longest wait first; none if all did."""
     found = [*_collectives(records), *_transfers(records)]
     return sorted(found, key=lambda hang: -max((one.since_ns for one in hang.waiting), default=0))
+
+
+def in_reports(found: Sequence[Hang], attributed: AttributedCapture) -> list[Hang]:
+    """Return hangs with where their culprits are in the reports of a run, for those that it holds."""
+    ranks = Ranks.of(attributed.capture, attributed.place)
+    by_rank = {one.rank: one for one in (ranks.members[n] for n in reversed(ranks.workers))}
+    return [
+        replace(
+            hang,
+            recorded=tuple(
+                _at_the_end(attributed, by_rank[one.rank])
+                for one in hang.culprits
+                if one.rank in by_rank
+            ),
+        )
+        for hang in found
+    ]
+
+
+def _at_the_end(attributed: AttributedCapture, member: Member) -> Recorded:
+    """Return where a process is at the end of its report."""
+    capture, attribution = attributed.capture, attributed.attribution
+    nesting, ranges = attribution.nesting, capture.ranges
+    of_calls = attribution.stack[_is_own(capture.launches, member)]
+    of_ranges = nesting.stack[_is_own(ranges, member)[nesting.range]]
+    begin, end = capture.facts[member.report].span
+    of_thread = of_calls if len(of_calls) else of_ranges
+    stack = int(np.bincount(of_thread).argmax()) if len(of_thread) else NO_STACK
+    calls = [
+        *_last_call(capture.launches, attribution.stack == stack),
+        *_last_call(capture.system_calls, stacks_of(attributed, capture.system_calls) == stack),
+    ]
+    rows = nesting.range[nesting.stack == stack]
+    edges = (ranges.start[rows], ranges.end[rows][~ranges.open[rows]])
+    last, call = max(calls, default=(begin, ""))
+    last = min(end, max(last, *(int(edge.max(initial=begin)) for edge in edges)))
+    node = int(nesting.innermost(np.array([stack]), np.array([last]))[0]) if len(rows) else NONE
+    path, paths = attributed.node_path
+    return Recorded(
+        source=capture.source[member.report],
+        rank=member.rank,
+        path=paths[path[node]] if node != NONE else "",
+        call=call,
+        since_ns=end - last,
+    )
+
+
+def _is_own(table: Launches | Ranges, member: Member) -> Flags:
+    result: Flags = (table.report == member.report) & (table.process == member.process)
+    return result
+
+
+def _last_call(table: Launches | SystemCalls, of_thread: Flags) -> Iterator[tuple[int, str]]:
+    """Yield the end and the name of the last call of a thread, if there is one."""
+    rows = np.flatnonzero(of_thread)
+    if len(rows):
+        row = rows[np.argmax(table.end[rows])]
+        yield int(table.end[row]), str(table.name.texts[table.name.codes[row]])
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,20 @@ def test_the_late_rank_is_named_with_what_it_does(tmp_path):
     assert checked >= 2
 
 
+@pytest.mark.slow
+def test_what_if_spans_ranks_in_files_of_their_own(tmp_path):
+    """The run without the op of the late rank is the simulated one without it, from one file and from one per rank."""
+    seed = 125  # four ranks in processes of their own
+    truth = truth_of(seed, "late_rank_host")
+    saving = truth.troubles[0].true_saving_ns
+    assert saving > 0.1 * truth.length_ns
+    for per_process in (False, True):
+        paths = write(truth.result, tmp_path / f"{per_process}.sqlite", per_process=per_process)
+        assert len(paths) == (4 if per_process else 1)
+        asked = ("what-if", *paths, "--op", "augment", "--faster", "100%", "--format", "json")
+        assert json.loads(done(*asked))["saving_ns"] == pytest.approx(saving, rel=0.01)
+
+
 @given(NUMBERS)
 def test_the_middle_is_the_lower_median_of_the_others(rows):
     expected = [

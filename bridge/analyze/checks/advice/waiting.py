@@ -21,13 +21,13 @@ from bridge.analyze.core.kinds import calls_matching
 from bridge.analyze.core.table import Table
 from bridge.analyze.run import interventions
 from bridge.analyze.run.causes.host_timeline import Cover
-from bridge.analyze.run.concurrency.collectives import by_collective, rank_names
+from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
 from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS
 from bridge.analyze.run.idle.causes import CODE, WORDS, WORKING, Causes
-from bridge.analyze.run.ranks.stragglers import Comparison, LateArrivals
+from bridge.analyze.run.ranks.stragglers import Comparison, LateArrivals, names_of_ranks
 from bridge.importers import frames
 from bridge.importers.arrays import lookup
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
@@ -187,7 +187,7 @@ def late_rank(evidence: Evidence) -> Finding | None:
         }
     )
     figures = {
-        "rank": rank_names(evidence.attributed, evidence.devices)[worst],
+        "rank": names_of_ranks(evidence.attributed)[worst],
         "late_ns": int(late.late.sum()),
         "waited_ns": int(late.waited.sum()),
         "more_ns": int(found.more[rows[0]]),

@@ -138,7 +138,7 @@ def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> 
     codes = [factorize(key)[0] for key in keys.values()]
     sizes = {"message_bytes": calls.messages.bytes, "comm_ranks": calls.messages.ranks}
     codes += sizes.values() if by_message else ()
-    ranks = rank_names(attributed, devices)
+    ranks = _ranks(attributed, devices)
     transfer = transfer_times(matched.number, attributed.duration[calls.row])
     listed = np.flatnonzero(attributed.counted[calls.row])
     group, first = number_groups(*(code[listed] for code in codes))
@@ -233,7 +233,7 @@ def _stragglers(
     return np.where(is_unique, texts(ranks)[result], "") if len(matched) else texts([])
 
 
-def rank_names(attributed: AttributedCapture, devices: Devices) -> list[str]:
+def _ranks(attributed: AttributedCapture, devices: Devices) -> list[str]:
     """Return the name of each GPU: the rank of its file if it is known and has a single GPU."""
     lines = [rank_of(attributed.capture, file) for file in devices.report]
     return [

@@ -12,11 +12,11 @@ from bridge.analyze.core.table import Table
 from bridge.analyze.run.account import RunClocks
 from bridge.analyze.run.causes.gaps import Gaps
 from bridge.analyze.run.causes.operating_system import HostTimes
-from bridge.analyze.run.concurrency.collectives import rank_names
 from bridge.analyze.run.critical.device import Met
 from bridge.analyze.run.critical.retiming import Change
 from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.idle.causes import WORDS, Causes, causes_of
+from bridge.analyze.run.ranks.members import Ranks
 from bridge.importers.arrays import lookup, scatter
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
@@ -153,7 +153,7 @@ def by_straggler(attributed: AttributedCapture) -> Table:
     )
     return Table(
         {
-            "rank": texts(rank_names(attributed, Devices.of_report(attributed)))[found.rank],
+            "rank": texts(names_of_ranks(attributed))[found.rank],
             "cause": texts(WORDS)[found.cause],
             "op": texts([*attributed.ops, ""])[found.op],
             "call": texts([*causes.callees, ""])[found.callee],
@@ -165,6 +165,19 @@ def by_straggler(attributed: AttributedCapture) -> Table:
             ),
         }
     )
+
+
+def names_of_ranks(attributed: AttributedCapture) -> list[str]:
+    """Return a name of each GPU: that of its rank, where one process uses it and no other, as `--by critical` has it."""
+    devices, activities = Devices.of_report(attributed), attributed.capture.activities
+    ranks, result = Ranks.of(attributed.capture, attributed.place), list(devices.names)
+    member = ranks.place(activities.report, activities.process)
+    _, first = number_groups(devices.gpu, member)
+    gpu, member = devices.gpu[first], member[first]
+    alone = (counts(gpu, len(result))[gpu] == 1) & (counts(member, len(ranks.names))[member] == 1)
+    for one in np.flatnonzero(alone).tolist():  # one iteration per rank
+        result[gpu[one]] = ranks.names[member[one]]
+    return result
 
 
 def _middle_of_others(time: Ints) -> Ints:

@@ -686,6 +686,8 @@ def _with_late_ranks(run: Run, pieces: _Pieces) -> _Pieces:
 
 def _with_late_arrivals(run: Run, pieces: _Pieces) -> _Pieces:
     """Return pieces, those of collectives cut where the last rank came, by a graph that leaves that out."""
+    if not len(Met.of(run.work).waiting):
+        return pieces
     place = lookup(run.device.activity, np.where(pieces.point < run.hosts, pieces.point, NONE))
     came = _last_came(run)[place]
     rows = (pieces.point == lookup(run.device.end, place)) & (came > pieces.start)

@@ -168,7 +168,7 @@ def by_straggler(attributed: AttributedCapture) -> Table:
 
 
 def names_of_ranks(attributed: AttributedCapture) -> list[str]:
-    """Return a name of each GPU: that of its rank, where one process uses it and no other, as `--by critical` has it."""
+    """Return a name of each GPU: that of its rank, if this uses no other GPU and no other rank uses it."""
     devices, activities = Devices.of_report(attributed), attributed.capture.activities
     ranks, result = Ranks.of(attributed.capture, attributed.place), list(devices.names)
     member = ranks.place(activities.report, activities.process)

@@ -135,7 +135,7 @@ DIMS = ("Input Dims", "Input dims")  # since 2021; before
 # Arguments of collectives that become details of the call, by PyTorch's names.
 COLLECTIVE_KEYS = (
     "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "Process Group Name",
-    "Process Group Ranks", "Src Rank", "Dst Rank",
+    "Process Group Ranks", "Src Rank", "Dst Rank", "Comms Id",
 )  # fmt: skip
 
 

@@ -15,12 +15,13 @@ from command import bridge as run
 from command import done
 from hypothesis import given
 from hypothesis import strategies as st
+from kineto import made as kineto
 from simulated import Plan, Truth, program, write
 from simulated.troubles import KINDS
 
 import bridge
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.run.concurrency.matching import _sides, match_collectives
+from bridge.analyze.run.concurrency.matching import MatchedCalls, _sides, match_collectives
 from bridge.analyze.run.critical.device import Met
 from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.ranks.stragglers import LateArrivals, _middle_of_others
@@ -251,3 +252,64 @@ def test_only_some_wait_in_a_collective_with_a_root(collective, waiting):
     awaited, waits = _sides(calls, np.arange(3), np.zeros(3, np.int64))
     assert np.flatnonzero(waits).tolist() == waiting
     assert np.flatnonzero(awaited).tolist() == [n for n in range(3) if n not in waiting]
+
+
+# -- As PyTorch's profiler records them
+
+
+def traced(folder, rank: int, *calls: tuple[str, int, dict]):
+    """Write the trace of a rank that makes these calls: kind of kernel, start in µs, and what PyTorch says of it."""
+    events = []
+    for number, (kind, start, said) in enumerate(calls, 1):
+        op = kineto.op("record_param_comms", start - 20, 10)
+        op["args"] |= {"In msg nelems": 8, **said}
+        events += [
+            op,
+            kineto.call(start - 15, 2, number),
+            kineto.kernel(f"ncclDevKernel_{kind}", start, 500, number),
+        ]
+    facts = {"distributedInfo": {"rank": rank, "world_size": 4}, "baseTimeNanoseconds": 0}
+    return kineto.write(folder / f"rank{rank}.json", kineto.trace(events, **facts))
+
+
+def together(paths) -> set[tuple[int, ...]]:
+    """Return the ranks, by their report, of what matches."""
+    attributed = bridge.load(*paths).attributed
+    matched = MatchedCalls.of(attributed)
+    report = attributed.capture.activities.report[matched.calls.row]
+    return {tuple(report[matched.number == one].tolist()) for one in set(matched.number.tolist())}
+
+
+REDUCE = "AllReduce_Sum_f32_RING_LL"
+
+
+@pytest.mark.parametrize("said", [{}, {"Process Group Name": "tp"}])
+def test_groups_of_one_shape_are_not_one(tmp_path, said):
+    ranks = [[0, 1], [0, 1], [2, 3], [2, 3]]
+    paths = [
+        traced(tmp_path, n, (REDUCE, 100 + n, said and {**said, "Process Group Ranks": str(group)}))
+        for n, group in enumerate(ranks)
+    ]
+    assert together(paths) == ({(0, 1), (2, 3)} if said else {(0, 1, 2, 3)})
+
+
+def test_comms_ids_match_where_a_capture_begins_later(tmp_path):
+    def reduces(*ids):
+        return [(REDUCE, 1_000 * one, {"Comms Id": 2**63 + one}) for one in ids]
+
+    paths = [traced(tmp_path, 0, *reduces(1, 2, 3)), traced(tmp_path, 1, *reduces(2, 3))]
+    assert together(paths) == {(0,), (0, 1)}
+
+
+def test_sends_match_their_receives(tmp_path):
+    sends = [("SendRecv", 100 * rank, {"Dst Rank": rank}) for rank in (1, 2, 3)]
+    paths = [
+        traced(tmp_path, 0, *sends),
+        *(traced(tmp_path, rank, ("SendRecv", 400, {"Src Rank": 0})) for rank in (3, 2, 1)),
+    ]
+    attributed = bridge.load(*paths).attributed
+    number = MatchedCalls.of(
+        attributed
+    ).number.tolist()  # three sends, to 1, 2 and 3; receives on 3, 2 and 1
+    assert number[:3] == number[:2:-1]
+    assert len(set(number)) == 3

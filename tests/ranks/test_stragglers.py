@@ -301,6 +301,14 @@ def test_comms_ids_match_where_a_capture_begins_later(tmp_path):
     assert together(paths) == {(0,), (0, 1)}
 
 
+def test_several_kernels_of_a_collective_match_in_their_order(tmp_path):
+    calls = [(REDUCE, 1_000 * n, {"Comms Id": 7}) for n in (1, 2)]
+    paths = [traced(tmp_path, rank, *calls) for rank in range(2)]
+    number = MatchedCalls.of(bridge.load(*paths).attributed).number.tolist()
+    assert number[:2] == number[2:]
+    assert number[0] != number[1]
+
+
 def test_sends_match_their_receives(tmp_path):
     sends = [("SendRecv", 100 * rank, {"Dst Rank": rank}) for rank in (1, 2, 3)]
     paths = [

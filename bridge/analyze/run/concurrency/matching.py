@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -86,45 +86,36 @@ def match_collectives(
     streams if several ranks run the same kinds of kernels in the same order; if a rank has several such streams, they
     match in order.
     """
-    if not len(rank):
-        return rank
     unknown = np.full(len(rank), NONE)
     group, identity = (unknown if column is None else column for column in (group, identity))
-    # Without a group, calls follow each other on their stream.
+    # Without a group, calls follow each other on their stream; those of one identity are mostly one per rank.
     home = np.where((group == NONE) & (identity == NONE), stream, NONE)
     order = order_by(rank, identity, group, home, start)
     one, _ = number_groups(*(column[order] for column in (rank, identity, group, home)))
     edges = run_edges(one)
-    position = np.arange(len(order)) - np.repeat(edges[:-1], np.diff(edges))
-    sequence = np.empty(len(order), np.int64)
-    is_said = identity[order] != NONE
-    for same, (first, last) in zip(
-        _match_streams(rank, kind, start=start, group=group, order=order, edges=edges),
-        pairwise(edges.tolist()),
-        strict=True,
-    ):
-        sequence[first:last] = same
-    sequence[is_said], position[is_said] = NONE, identity[order[is_said]]
-    result = np.empty(len(order), np.int64)
-    result[order] = number_groups(sequence, position)[0]
-    return result
+    position = np.empty(len(rank), np.int64)
+    position[order] = np.arange(len(order)) - np.repeat(edges[:-1], np.diff(edges))
+    unsaid = np.flatnonzero(identity[order[edges[:-1]]] == NONE).tolist()
+    streams = [order[edges[n] : edges[n + 1]] for n in unsaid]
+    same = _match_streams(rank, kind, start=start, group=group, streams=streams)
+    return number_groups(same, identity, position)[0]
 
 
 def _match_streams(
-    rank: Ints, kind: Ints, *, start: Ints, group: Ints, order: Ints, edges: Ints
-) -> list[int]:
-    """Return a number per stream or group; those of several ranks that run the same have the same one."""
+    rank: Ints, kind: Ints, *, start: Ints, group: Ints, streams: Sequence[Ints]
+) -> Ints:
+    """Return a number per call, the same for ``streams`` or groups of several ranks that run the same; NONE in none."""
     numbers: dict[tuple[bytes, int, int], int] = {}
     occurrences: dict[tuple[bytes, int, int], int] = {}
-    result = [0] * (len(edges) - 1)
-    starts = [int(start[order[first]]) for first in edges[:-1].tolist()]
-    for stream in np.argsort(starts, kind="stable").tolist():  # one iteration per stream of a rank
-        rows = order[edges[stream] : edges[stream + 1]]
+    result = np.full(len(rank), NONE)
+    for rows in sorted(
+        streams, key=lambda rows: start[rows[0]]
+    ):  # one iteration per stream of a rank
         said, owner = int(group[rows[0]]), int(rank[rows[0]])
         signature = kind[rows].tobytes()
         occurrences[signature, said, owner] = occurrences.get((signature, said, owner), 0) + 1
         key = (signature, said, occurrences[signature, said, owner])
-        result[stream] = numbers.setdefault(key, len(numbers))
+        result[rows] = numbers.setdefault(key, len(numbers))
     return result
 
 

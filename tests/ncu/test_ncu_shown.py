@@ -37,7 +37,7 @@ def test_kernels_of_a_trace_have_what_was_measured(advised):
         assert args["flop_fp32 (inst)"] == 40 * (nth + 1)
         assert args["match"] == "call"
     assert {name.split(" (")[0] for name in found[0]} & set(HEADLINES) == {
-        *("occupancy", "dram_bytes", "l2_bytes", "l1_bytes", "flop_fp32")
+        *("occupancy", "dram_bytes", "l2_bytes", "l1_bytes", "flop_fp32", "ncu_time")
     }
 
 

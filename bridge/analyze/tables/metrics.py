@@ -14,13 +14,17 @@ from bridge.analyze.core.groups import Floats, counts, highest, lowest, sums, te
 from bridge.analyze.core.names import name_codes
 from bridge.analyze.core.table import Table
 from bridge.analyze.cost.metrics.values import (
+    BOTTLENECK,
     MATCH,
     MATCH_LEVELS,
     MAX,
     MEAN,
     MIN,
+    OF_ROWS,
     SUM,
+    TIME_RATIO,
     MetricValues,
+    bottlenecks,
     select_metrics,
 )
 from bridge.analyze.tables.dimensions import CODINGS, activity_events, combine, kernel
@@ -98,12 +102,14 @@ def _metric_columns(
     attributed: AttributedCapture, rows: Ints, group: Ints, groups: int, names: Sequence[str]
 ) -> Mapping[str, NDArray[np.generic]]:
     metrics = attributed.capture.metrics
-    metric_names = [name for name in names if name != MATCH]
+    sources = [part for name in names for part in SOURCES.get(name, (name,))]
+    metric_names = [name for name in dict.fromkeys(sources) if name not in OF_ROWS]
     result: dict[str, NDArray[np.generic]] = {}
     kernels, weight = metrics.of[rows], attributed.duration[rows].astype(np.float64)
-    for name, metric in zip(
-        metric_names, select_metrics(attributed.capture, metric_names), strict=True
-    ):
+    measured = dict(
+        zip(metric_names, select_metrics(attributed.capture, metric_names), strict=True)
+    )
+    for name, metric in measured.items():
         if metric.texts is not None:
             result[name] = _common_texts(metric.texts[kernels], group, groups)
         else:
@@ -115,7 +121,27 @@ def _metric_columns(
         least_certain = np.full(groups, NONE)
         np.maximum.at(least_certain, group, sure[rows])
         result[MATCH] = texts([*MATCH_LEVELS, ""])[least_certain]
+    if BOTTLENECK in names:
+        compute, memory = (result[name].astype(np.float64) for name in SOURCES[BOTTLENECK])
+        result[BOTTLENECK] = bottlenecks(compute, memory)
+    if TIME_RATIO in names:
+        [source] = SOURCES[TIME_RATIO]
+        result[TIME_RATIO] = _ratios(measured[source].numbers[kernels], weight, group, groups)
     return {name: result[name] for name in names}
+
+
+SOURCES = {BOTTLENECK: ("sm_throughput", "memory_throughput"), TIME_RATIO: ("ncu_time",)}
+
+
+def _ratios(numbers: Floats, weight: Floats, group: Ints, groups: int) -> Floats:
+    """Return the sum of a metric over that of the times of the same kernels per group, -1 without any."""
+    known = ~np.isnan(numbers) & (weight > 0)
+    measured, timed = (
+        np.bincount(group[known], column[known], groups).astype(np.float64)
+        for column in (numbers, weight)
+    )
+    result: Floats = np.divide(measured, timed, out=np.full(groups, MISSING), where=timed > 0)
+    return result
 
 
 def _aggregated(
@@ -190,7 +216,7 @@ def _common_texts(values: NDArray[np.object_], group: Ints, groups: int) -> NDAr
 
 
 def units(capture: Capture, names: Sequence[str]) -> dict[str, str]:
-    metric_names = [name for name in names if name != MATCH]
+    metric_names = [name for name in names if name not in OF_ROWS]
     return {
         name: metric.unit
         for name, metric in zip(metric_names, select_metrics(capture, metric_names), strict=True)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from bridge.analyze.core.groups import Floats, texts
 from bridge.analyze.core.table import Table
 from bridge.importers.capture import Capture
-from bridge.importers.ncu.metrics import KernelMetrics, Metrics
+from bridge.importers.ncu.metrics import DURATION, KernelMetrics, Metrics
 from bridge.importers.records import record
-from bridge.join.arrays import Ints
+from bridge.join.arrays import NONE, Ints
 from bridge.knowledge.suggestions import unknown_name
 
 # -- Metrics with short names, their sources and their aggregation over kernels
@@ -129,6 +129,7 @@ HEADLINES: Mapping[str, Headline] = {
         ),
     ),
     "cycles": _headline(SUM, "cycle", "gpc__cycles_elapsed.max", "Elapsed Cycles"),
+    "ncu_time": _headline(SUM, "ns", *DURATION),
 }
 MEAN_PARTS = (".pct", ".ratio", ".per_", ".avg", ".peak", "frequency")
 MEAN_UNITS = ("%", "hz", "warp", "")
@@ -149,6 +150,21 @@ def default_aggregation(metric: str, unit: str) -> str:
 
 MATCH = "match"  # column: the least certain match of the kernels of a row
 MATCH_LEVELS = ("call", "path", "geometry", "kernel")  # the codes of `Metrics.sure`
+TIME_RATIO = "time_ratio"  # column: ncu's time of the kernels of a row over that of the timeline
+BOTTLENECK = "bottleneck"  # column: what limits the kernels of a row, by their throughputs
+OF_ROWS = (MATCH, TIME_RATIO, BOTTLENECK)  # columns of rows, which no single kernel has
+LIMITED = 60.0  # % of peak, which no unit reaches if latency limits a kernel
+COMPUTE, MEMORY, LATENCY = "compute", "memory", "latency"
+
+
+def bottlenecks(compute: Floats, memory: Floats) -> NDArray[np.object_]:
+    """Return what limits kernels with these throughputs in % of peak; '' where one is unknown (below 0).
+
+    It is the unit with the higher throughput, or latency where both are below `LIMITED`.
+    """
+    result = texts([MEMORY, COMPUTE, LATENCY, ""])
+    code = np.where(np.maximum(compute, memory) < LIMITED, 2, compute > memory)
+    return result[np.where((compute < 0) | (memory < 0), NONE, code)]
 
 
 @record

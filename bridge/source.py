@@ -279,7 +279,7 @@ def load_report(
     with listener.doing("joining"):
         report = join(capture, attribution)
     listener.warn((*capture.warnings, *report.warnings))
-    return source.time_range.of(_with_metrics(report, source, listener))
+    return source.time_range.of(with_metrics(report, source, listener))
 
 
 def _read(
@@ -369,7 +369,7 @@ def _stored_run(
 # -- Metrics of Nsight Compute for a report with a timeline
 
 
-def _with_metrics(report: Report, source: ReportInput, listener: Listener) -> Report:
+def with_metrics(report: Report, source: ReportInput, listener: Listener) -> Report:
     """Match metrics of Nsight Compute to the kernels of a report; the listener hears how certain the matches are."""
     if not source.ncu:
         return report

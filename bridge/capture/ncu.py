@@ -7,11 +7,17 @@ ranges (a slash after the name) or start/end ranges (no slash); an op is request
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bridge.capture.session.control import CUDA, DOMAIN, NAME
-from bridge.capture.tool import MisuseError, Request, ToolOption, escape_placeholders
+from bridge.capture.tool import (
+    LaunchFilter,
+    MisuseError,
+    Request,
+    ToolOption,
+    escape_placeholders,
+)
 
 SUFFIX = ".ncu-rep"
 REPLAYS = ("kernel", "application", "range")
@@ -45,6 +51,32 @@ def _filters(request: Request) -> Iterator[ToolOption]:
         ranges = [f"{DOMAIN}@{NAME}"]
     yield ToolOption("--nvtx", None, "kernels belong to no op")
     yield from (ToolOption("--nvtx-include", text, requested_by="--op") for text in ranges)
+    if request.launches:
+        yield from _launches(request.launches)
+
+
+def _launches(chosen: LaunchFilter) -> Iterator[ToolOption]:
+    yield ToolOption("--kernel-name-base", chosen.base, requested_by="--deep")
+    yield ToolOption("--kernel-id", chosen.kernel_id, requested_by="--deep")
+    if chosen.most:
+        yield ToolOption("--launch-count", str(chosen.most), requested_by="--deep")
+    if chosen.log:
+        yield ToolOption(
+            "--log-file", str(chosen.log), "its messages are among those of the program"
+        )
+
+
+def kernel_id(functions: Sequence[str], numbers: Sequence[int]) -> str:
+    """Return ncu's filter for launches of kernels: in any context and stream, of these names, with these numbers.
+
+    Names and numbers are compared whole.
+    """
+    names = functions[0] if len(functions) == 1 else f"regex:{_one_of(map(re.escape, functions))}"
+    return f"::{names}:{numbers[0] if len(numbers) == 1 else _one_of(map(str, numbers))}"
+
+
+def _one_of(texts: Iterable[str]) -> str:
+    return f"^({'|'.join(texts)})$"
 
 
 def _measured(request: Request) -> Iterator[ToolOption]:
@@ -80,6 +112,8 @@ def _literal(name: str) -> str:
 
 def why_no_report(request: Request) -> str:
     """Return why no report was written, "" if the request selects nothing."""
+    if request.launches:
+        return "ncu measured no launch"
     if request.ops:
         return f"no kernel ran in {', '.join(request.ops)}"
     if request.capture or request.schedule:

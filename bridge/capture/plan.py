@@ -161,15 +161,21 @@ class Stamp(NamedTuple):
     changed_ns: int
 
 
+def free_name(*suffixes: str) -> Path:
+    """Return the first of report1, report2 and so on of which there is no report with any of these suffixes."""
+    names = (Path(f"{NAME}{n}") for n in count(1))
+    return next(
+        path for path in names if not any(existing_reports(Path(f"{path}{s}")) for s in suffixes)
+    )
+
+
 def report_path(output: Path | None, suffix: str, *, force: bool) -> Path:
     """Return the path of the report: ``output``, or the first unused of report1, report2 and so on.
 
     Raises CaptureError if it cannot be written, or exists and ``force`` is not set.
     """
     if output is None:
-        return next(
-            path for n in count(1) if not existing_reports(path := Path(f"{NAME}{n}{suffix}"))
-        )
+        return Path(f"{free_name(suffix)}{suffix}")
     report = output if output.suffix == suffix else output.with_name(output.name + suffix)
     if output.is_dir():
         raise CaptureError(f"{output}: a folder; name the report in it")
@@ -292,13 +298,14 @@ def run_command(
     *,
     apart: bool,
     heard: list[int] | None = None,
+    limit: Limit | None = None,
 ) -> int:
     """Run a command to its end and return its exit status, 128 + n if a signal n ended it.
 
     ``apart``: the tool gets its own process group, so that signals of the terminal reach only this
     process. This is for tools that run the program in its own session, as nsys does: from another
-    group a program could not read the terminal. The signals that were forwarded are added to ``heard``. Raises OSError
-    if the command cannot be started.
+    group a program could not read the terminal. The signals that were forwarded are added to ``heard``. ``limit`` ends
+    a tool that takes too long. Raises OSError if the command cannot be started.
     """
     forwarded = {number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN}
     # If SIGCHLD were ignored, the exit status would be lost.
@@ -314,13 +321,21 @@ def run_command(
             setsigmask=before,
             setsigdef=RESTORED,
         )
-        return _wait(tool, forwarded, [] if heard is None else heard, apart=apart)
+        given = [] if heard is None else heard
+        return _wait(tool, forwarded, given, apart=apart, limit=limit)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         signal.signal(signal.SIGCHLD, old_handler or signal.SIG_DFL)
 
 
-def _wait(tool: int, forwarded: set[signal.Signals], heard: list[int], *, apart: bool) -> int:
+def _wait(
+    tool: int,
+    forwarded: set[signal.Signals],
+    heard: list[int],
+    *,
+    apart: bool,
+    limit: Limit | None,
+) -> int:
     """Forward signals until the tool ends; return its exit status."""
     while True:
         received = signal.sigtimedwait({*forwarded, signal.SIGCHLD}, POLL_S)
@@ -331,6 +346,8 @@ def _wait(tool: int, forwarded: set[signal.Signals], heard: list[int], *, apart:
         if pid:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else SIGNAL_STATUS - code
+        if limit:
+            limit.keep(tool)
 
 
 def _forward(tool: int, received: signal.struct_siginfo, *, apart: bool) -> None:
@@ -342,6 +359,54 @@ def _forward(tool: int, received: signal.struct_siginfo, *, apart: bool) -> None
     for pid in leaders or [tool]:
         with suppress(ProcessLookupError, PermissionError):
             (os.killpg if to_all else os.kill)(pid, received.si_signo)
+
+
+GRACE_S = 20.0  # for what is ended to end by itself
+
+
+class Limit:
+    """Ends a tool after ``seconds``: first the program that it runs, so that it may write what it has, then all.
+
+    ``program`` is the command of the program. ``is_over`` tells whether the time was up.
+    """
+
+    def __init__(self, seconds: float, program: Sequence[str]) -> None:
+        self.next = time.monotonic() + seconds
+        self.program = tuple(program)
+        self.signals = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
+        self.is_over = False
+
+    def keep(self, tool: int) -> None:
+        """End the tool if its time is up, by what has not been tried yet."""
+        if time.monotonic() < self.next or not self.signals:
+            return
+        below = descendants(tool)
+        own = [pid for pid in below if _words_of(pid) == self.program] or below[-1:]
+        for pid in [*below, tool] if self.is_over else own or [tool]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, self.signals[0])
+        self.signals = self.signals[1:]
+        self.next, self.is_over = time.monotonic() + GRACE_S, True
+
+
+def _words_of(pid: int) -> tuple[str, ...]:
+    """Return the command of a process, () if it has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return ()
+    return tuple(map(os.fsdecode, words))
+
+
+def descendants(above: int) -> list[int]:
+    """Return the processes below one, parents first."""
+    children: dict[int, list[int]] = {}
+    for pid, parent, _, _ in _processes():
+        children.setdefault(parent, []).append(pid)
+    result = [above]
+    for pid in result:
+        result += children.get(pid, ())
+    return result[1:]
 
 
 def session_leaders(above: int) -> list[int]:
@@ -494,15 +559,15 @@ class Plan:
         added = [f"{name}={shlex.quote(value)}" for name, value in self.added.items()]
         return " ".join([*added, shlex.join(self._command(self.tool.name))])
 
-    def run(self) -> LaunchResult:
-        """Run the command.
+    def run(self, heard: list[int] | None = None, limit: Limit | None = None) -> LaunchResult:
+        """Run the command; ``heard`` and ``limit`` are those of `run_command`, for ncu.
 
         Raises CaptureError with the program's status if no report was written.
         """
         before, begun_ns = existing_reports(self.report), time.time_ns()
         command = self._command(self.tool.path)
         try:
-            status = self._run_to_end(command)
+            status = self._run_to_end(command, heard, limit)
         except OSError as error:
             raise CaptureError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from error
         except CaptureError:  # the program never ran: a report is one of nothing
@@ -518,13 +583,15 @@ class Plan:
             raise CaptureError("; ".join(filter(None, lines)), status or FAILED)
         return result
 
-    def _run_to_end(self, command: Sequence[str]) -> int:
+    def _run_to_end(
+        self, command: Sequence[str], heard: list[int] | None, limit: Limit | None
+    ) -> int:
         """Run the command, make the report if the program recorded itself, and return the exit status."""
         environ = {**os.environ, **self.added}
         if self.is_nsys:
             return run_until_begun(self._profiler(self.tool.path), self.program, environ)
         if not self.records_itself:
-            return run_command(command, environ, apart=False)
+            return run_command(command, environ, apart=False, heard=heard, limit=limit)
         from bridge.capture.cupti import export, live  # load NumPy, as nothing else here does
 
         spools = cupti.spool_folder(self.report)

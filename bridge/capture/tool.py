@@ -158,10 +158,24 @@ def tool_output(path: str, *words: str) -> str:
 
 
 @dataclass(frozen=True)
+class LaunchFilter:
+    """Which launches ncu measures, and where it writes what it says.
+
+    ``kernel_id`` is the value of its ``--kernel-id``, ``base`` that of ``--kernel-name-base``. ``most`` is the number
+    of launches after which it measures no more, 0 if it is not known.
+    """
+
+    kernel_id: str
+    base: str
+    most: int = 0
+    log: Path | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     """The options of `bridge run` that become options of the profiler.
 
-    None or empty if not given.
+    None or empty if not given. ``launches`` are those that `--deep` chose.
     """
 
     preset: str | None = None
@@ -179,6 +193,7 @@ class Request:
     no_clock_control: bool = False
     witness: bool = False
     live: bool = False
+    launches: LaunchFilter | None = None
 
     def given_options(self, *names: str) -> list[str]:
         """Return which of the named options were given, as the user writes them."""

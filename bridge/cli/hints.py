@@ -63,9 +63,10 @@ def _without_credentials(text: str) -> str:
     return str(Url(text))
 
 
-def select_file(path: Path) -> None:
-    """From now on, suggest commands for this report."""
-    click.get_current_context().meta[SELECTION] = {REPORTS: [str(path)]}
+def select_file(path: Path, *measured: Path) -> None:
+    """From now on, suggest commands for this report, with reports of ncu."""
+    ncu = [word for one in measured for word in ("--ncu", str(one))]
+    click.get_current_context().meta[SELECTION] = {REPORTS: [str(path)], "--ncu": ncu}
 
 
 def select_run(db: Path, run: int) -> None:

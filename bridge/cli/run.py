@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options
+from bridge.cli.deep import KERNELS, Deep, SecondRun, say
 from bridge.cli.help import Command, option, output_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bridge.capture.plan import LaunchResult, ModuleCost, Plan
+    from bridge.capture.tool import Request
 
 TOOLS = ("nsys", "ncu", "cupti")
 PRESETS = ("latency", "memory", "full")
@@ -59,6 +62,7 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
         "bridge run --auto torchrun --nproc-per-node 2 train.py",
         "bridge run --tool ncu --op attention train.py",
         "bridge run --tool cupti --live train.py",
+        "bridge run --deep --budget 5m train.py",
     ),
 )
 @recording_option(
@@ -115,6 +119,31 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 @ncu_option(
     "--no-clock-control", is_flag=True, help="ncu: leave the GPU's clocks alone.", rare=True
 )
+@ncu_option(
+    "--deep",
+    is_flag=True,
+    help="Run the program once more, under ncu, to measure launches of the kernels that the first findings of nsys rest"
+    " on; both reports are imported as one.",
+)
+@ncu_option(
+    "--budget",
+    metavar="TIME",
+    help="With --deep: what the second run may take, as 90s, 5m or 1h; fewer launches are measured to fit."
+    " [default: 10m]",
+)
+@ncu_option(
+    "--kernels",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"With --deep: at most so many kernels of ops. [default: {KERNELS}]",
+    rare=True,
+)
+@ncu_option(
+    "--even-idle",
+    is_flag=True,
+    help="With --deep: measure kernels even if the GPU is idle most of the time.",
+    rare=True,
+)
 @option("--live", is_flag=True, help="cupti: print the costliest ops every few seconds.")
 @option(
     "--witness",
@@ -156,30 +185,68 @@ def run(
     from bridge.capture.plan import plan
     from bridge.capture.tool import Request
 
-    names = ("words", "output", "module", "plain")
-    keywords = {name: given.pop(name) for name in names}
+    output, words = given.pop("output"), given.pop("words")
+    keywords = {name: given.pop(name) for name in ("module", "plain")}
     with options.usage_errors(ctx):
+        deep = Deep.of(tool, given["ops"], **{name: given.pop(name) for name in DEEP})
         keywords["auto"] = _annotations(**{name: given.pop(name) for name in AUTO})
-        planned = plan(tool, keywords.pop("words"), Request(**given), **keywords)
-        for note in planned.options.notes:
-            click.echo(f"note: {note}", err=True)
-        click.echo(planned.shell_command(), err=not shown)
+
+        def plan_of(name: str, request: Request, report: Path | None) -> Plan:
+            return plan(name, words, request, output=report, **keywords)
+
+        planned, second = _plans(deep, tool, Request(**given), output=output, plan_of=plan_of)
+        commands = [planned.shell_command(), *([second.shown] if second else [])]
+        for line in commands if shown else commands[:1]:
+            click.echo(line, err=not shown)
         if shown:
             return
         click.echo(f"bridge run {planned.annotations}", err=True)
+        begun = time.monotonic()
         ended = planned.run()
+    _tell(ended)
+    joined = second.after(ended, time.monotonic() - begun) if second else None
+    measured = joined.source.ncu if joined else ()
+    if not no_import:
+        measured = _import(ctx, planned, ended, db=db, measured=measured)
+    if joined and measured:
+        joined.show()
+    ctx.exit(joined.status if joined and joined.status else ended.status)
+
+
+def _plans(
+    deep: Deep | None,
+    tool: str,
+    request: Request,
+    *,
+    output: Path | None,
+    plan_of: Callable[[str, Request, Path | None], Plan],
+) -> tuple[Plan, SecondRun | None]:
+    """Return the plan of the run, and the second run that may follow; print what the tools lack."""
+    from bridge.capture.deep import split
+    from bridge.capture.plan import free_name
+
+    second = None
+    if deep:
+        request, asked = split(request)
+        output = output or free_name(".nsys-rep", ".ncu-rep")
+    planned = plan_of(tool, request, output)
+    for note in planned.options.notes:
+        say(f"note: {note}")
+    if deep:
+        second = SecondRun.of(deep, asked, planned.report, partial(plan_of, "ncu"))
+    return planned, second
+
+
+def _tell(ended: LaunchResult) -> None:
+    """Print how a run ended, and what it wrote beside the report."""
     if text := ended.failure():
-        click.echo(text, err=True)
+        say(text)
     if ended.recordings:
-        click.echo(
-            f"{ended.recordings}{os.sep}: details of calls and processes; keep it beside the report",
-            err=True,
+        say(
+            f"{ended.recordings}{os.sep}: details of calls and processes; keep it beside the report"
         )
     if text := _cost(ended.cost):
-        click.echo(text, err=True)
-    if not no_import:
-        _import(ctx, planned, ended, db)
-    ctx.exit(ended.status)
+        say(text)
 
 
 def _cost(cost: ModuleCost | None) -> str:
@@ -193,6 +260,7 @@ def _cost(cost: ModuleCost | None) -> str:
     return f"annotations of modules took about {units.time(cost.ns)}{many}: {each}"
 
 
+DEEP = ("deep", "budget", "kernels", "even_idle")
 AUTO = ("auto", "ops_of_torch", "shapes")
 
 
@@ -210,28 +278,51 @@ def _annotations(*, auto: bool, ops_of_torch: bool | None, shapes: bool) -> list
 UNRECORDED = "nothing was recorded: the program has no NVTX ranges and called no CUDA function"
 
 
-def _import(ctx: click.Context, planned: Plan, ended: LaunchResult, db: Path) -> None:
-    """Import the reports as one run; if that fails, the exit status of the program has priority."""
+def _import(
+    ctx: click.Context,
+    planned: Plan,
+    ended: LaunchResult,
+    *,
+    db: Path,
+    measured: tuple[Path, ...],
+) -> tuple[Path, ...]:
+    """Import the reports as one run; if that fails, the exit status of the program has priority.
+
+    ``measured`` are reports of ncu of the same program; those that were imported are returned.
+    """
     import logging
 
     from bridge.importers.errors import ReportError
     from bridge.knowledge.package import UserError
 
     try:
-        _import_recorded(ctx, planned, ended.reports, db)
+        _import_recorded(ctx, planned, ended.reports, db, measured=measured)
     except (ReportError, UserError) as error:
         logging.getLogger("bridge.cli").debug("the report is not imported", exc_info=True)
+        if measured:
+            say(f"the report of ncu is not joined: {error}")
+            return _import(ctx, planned, ended, db=db, measured=())
         click.echo(f"Error: {error}", err=True)
         ctx.exit(ended.status or 1)
+    return measured
 
 
-def _import_recorded(ctx: click.Context, planned: Plan, reports: Sequence[Path], db: Path) -> None:
-    """Import the reports that hold anything, and warn of the others: the program ran as it should."""
+def _import_recorded(
+    ctx: click.Context,
+    planned: Plan,
+    reports: Sequence[Path],
+    db: Path,
+    measured: tuple[Path, ...] = (),
+) -> None:
+    """Import the reports that hold anything, and warn of the others: the program ran as it should.
+
+    ``measured`` are reports of ncu of the same program.
+    """
     from bridge.cli.import_ import import_
     from bridge.importers.errors import NothingRecorded
 
     try:
-        ctx.invoke(import_, reports=tuple(reports), db=db)
+        ctx.invoke(import_, reports=tuple(reports), db=db, ncu=measured)
     except NothingRecorded as error:
         rest = [path for path in reports if path.name != error.source]
         if not planned.is_nsys or len(rest) == len(reports):

@@ -207,6 +207,7 @@ if [[ ! ${DRY:-} ]] && "$python" -c 'import torch; assert torch.cuda.is_availabl
 fi
 if command -v ncu >/dev/null && [[ ! ${DRY:-} ]]; then
   step ncu 120 ncu --nvtx --clock-control none --set basic --force-overwrite -o ncu "${program[@]}" --only nested,coroutines,built
+  [[ $nsys ]] && step deep 150 env PATH="$(dirname "$nsys"):$PATH" "$python" -m bridge run --deep --even-idle --budget 1m --force -o deep "$here/program.py"
 fi
 
 # --- Advice: pairs of programs with a trouble and without -----------------------------------------

@@ -26,7 +26,7 @@ METRICS = ("time_ratio", "occupancy", "sm_throughput", "memory_throughput", "bot
 COLUMNS = ("total_ns",)
 MATCH = "match"
 DETAILS = frozenset(["mangled", "metrics"])
-TABLE = f"bridge report REPORT --by op-kernel --metrics ncu_time,{','.join((*METRICS, MATCH))}"
+TABLE = f"--metrics ncu_time,{','.join((*METRICS, MATCH))} --format json"
 MINUTE, HOUR = 60, 3_600
 
 
@@ -127,6 +127,8 @@ class SecondRun:
 
     def after(self, ended: LaunchResult, run_s: float) -> Joined | None:
         """Measure what the report of the first run says; None, with a line that says why, without a second run."""
+        from bridge.analyze.checks.advice.rule import NO_OP
+
         if ended.status or self.missing:
             why = self.missing or "the first did not succeed"
             say(f"no second run: {why}")
@@ -143,11 +145,13 @@ class SecondRun:
         outcome = self._measured(*chosen)
         if outcome.report is None:
             say(f"not measured: {outcome.reason}; the report of nsys is whole: {first}")
-            return Joined(report, _input(first), outcome.status)
+            return Joined(report, _input(first), status=outcome.status)
         but = f"; {outcome.reason}" if outcome.reason else ""
         say(f"{outcome.report}: measured in {span(outcome.took_s)}{but}")
         select_file(first, outcome.report)
-        return Joined(report, _input(first, outcome.report), outcome.status)
+        named = all(target.op != NO_OP for target in chosen[0].targets)
+        by = "op-kernel" if named else "kernel"
+        return Joined(report, _input(first, outcome.report), by, status=outcome.status)
 
     def _loaded(self, first: Path) -> Report | None:
         """Return the report of the first run; None if it cannot be read or holds nothing, which its import tells."""
@@ -267,10 +271,14 @@ def span(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Joined:
-    """The report of the first run, as it was loaded, and that of ncu; ``status`` is 128 + n if a signal n ended it."""
+    """The report of the first run, as it was loaded, and that of ncu; ``by`` is the table that shows what was measured.
+
+    ``status`` is 128 + n if a signal n ended the second run.
+    """
 
     timeline: Report
     source: ReportInput
+    by: str = ""
     status: int = 0
 
     def show(self) -> None:
@@ -283,10 +291,13 @@ class Joined:
 
         try:
             report = with_metrics(self.timeline, self.source, SILENT)
-        except ReportError as error:
+            rows = report.table(TableRequest(self.by, COLUMNS, metrics=(*METRICS, MATCH)))
+        except (ReportError, ValueError) as error:
             say(f"the report of ncu is not joined: {error}")
             return
-        rows = report.table(TableRequest("op-kernel", COLUMNS, metrics=(*METRICS, MATCH)))
         rows = rows[rows[MATCH] != ""][[name for name in rows if name != MATCH]]
-        click.echo(table.for_terminal("op-kernel", rows, options.look()), nl=False)
-        say(with_report(f"for programs: {TABLE} --format json"))
+        if not len(rows):
+            say("ncu measured no kernel of the report of nsys: do both runs do the same?")
+            return
+        click.echo(table.for_terminal(self.by, rows, options.look()), nl=False)
+        say(with_report(f"for programs: bridge report REPORT --by {self.by} {TABLE}"))

@@ -102,7 +102,12 @@ def ncu(words: list[str]) -> int:
         from made_ncu import kernel, raw
 
         rows = [
-            kernel(one["full"], pushed=one["ops"], grid=one["grid"], metrics=one["metrics"])
+            kernel(
+                "other" if does == "renames" else one["full"],
+                pushed=one["ops"],
+                grid=one["grid"],
+                metrics=one["metrics"],
+            )
             for one in measured
         ]
         whole = report(len(rows), raw(rows))

@@ -128,6 +128,14 @@ def test_a_small_budget_measures_less(run, folder):
     assert runs(folder) == 2
 
 
+def test_kernels_outside_of_ops_are_named_alone(run):
+    done = run("--no-import", steps=0)
+    assert "  fill in (no op): 20.000 µs, " in done.stderr
+    table = done.stdout.partition("time ratio")[2]
+    assert line_with("fill", table).split()[:3] == ["fill", "20.000", "µs"]
+    assert "--by kernel --metrics ncu_time" in line_with("for programs: ", done.stderr)
+
+
 @pytest.mark.parametrize(
     ("words", "does", "said"),
     [
@@ -148,6 +156,15 @@ def test_whatever_goes_wrong_the_report_of_nsys_is_whole(run, folder, words, doe
     assert "run 1 of bridge.db" in done.stderr
     assert "linear  gemm" in done.stdout
     assert "time ratio" not in done.stdout
+
+
+def test_kernels_of_another_name_are_not_joined(run, folder):
+    done = run(does="renames")
+    assert done.returncode == 0, done.stderr
+    assert "ncu measured no kernel of the report of nsys: do both runs do the same?" in done.stderr
+    assert "time ratio" not in done.stdout
+    assert "report1.ncu-rep: metrics of 0 of 31 kernels" in done.stderr
+    assert "linear  gemm" in done.stdout
 
 
 def test_without_ncu_there_is_one_run(run, folder):

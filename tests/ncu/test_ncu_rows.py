@@ -9,6 +9,7 @@ from made_ncu import DURATION, kernel, raw
 
 import bridge
 from bridge.analyze.cost.metrics.values import bottlenecks
+from bridge.analyze.tables.metrics import _ratios
 
 PEAK = "avg.pct_of_peak_sustained_elapsed"
 SM, MEMORY = f"sm__throughput.{PEAK}", f"gpu__compute_memory_throughput.{PEAK}"
@@ -61,6 +62,11 @@ def test_rows_without_measured_kernels_say_nothing(measured):
     rows = joined(measured).by("op", metrics=["time_ratio", "bottleneck"]).set_index("op")
     assert rows.loc["op_add"].tolist()[-2:] == [-1.0, ""]
     assert rows.loc["op_gemm", "bottleneck"] == "compute"
+
+
+def test_kernels_without_a_time_on_either_side_do_not_count():
+    numbers, timed = np.array([10, np.nan, 30, 5]), np.array([5.0, 7, 0, 5])
+    assert _ratios(numbers, timed, np.array([0, 0, 0, 1]), 3).tolist() == [2.0, 1.0, -1.0]
 
 
 def test_what_limits_a_kernel_is_the_busier_unit_if_that_is_busy():

@@ -365,7 +365,7 @@ GRACE_S = 20.0  # for what is ended to end by itself
 
 
 class Limit:
-    """Ends a tool after ``seconds``: first the program that it runs, so that it may write what it has, then all.
+    """Ends a tool after ``seconds``: first the program that it runs and all below, so that it may write what it has.
 
     ``program`` is the command of the program. ``is_over`` tells whether the time was up.
     """
@@ -381,12 +381,21 @@ class Limit:
         if time.monotonic() < self.next or not self.signals:
             return
         below = descendants(tool)
-        own = [pid for pid in below if _words_of(pid) == self.program] or below[-1:]
-        for pid in [*below, tool] if self.is_over else own or [tool]:
+        own = [pid for pid in below if is_run_as(self.program, _words_of(pid))] or below[-1:]
+        own += descendants(own[0]) if own else [tool]
+        for pid in [*below, tool] if self.is_over else dict.fromkeys(own):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, self.signals[0])
         self.signals = self.signals[1:]
         self.next, self.is_over = time.monotonic() + GRACE_S, True
+
+
+def is_run_as(program: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    """Return whether a process with these words runs a program: found by its path, or behind its interpreter."""
+    name = Path(program[0]).name
+    return any(
+        own[1:] == program[1:] and Path(own[0]).name == name for own in (words, words[1:]) if own
+    )
 
 
 def _words_of(pid: int) -> tuple[str, ...]:

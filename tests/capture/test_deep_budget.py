@@ -215,6 +215,19 @@ TOOL = "import subprocess, sys; subprocess.run(sys.argv[2:]); open(sys.argv[1], 
 DEAF = "import signal; [signal.signal(n, signal.SIG_IGN) for n in (2, 15)]; import time; time.sleep(60)"
 
 
+@pytest.mark.parametrize(
+    ("command", "same"),
+    [
+        ("sh -c x", True), ("/usr/bin/sh -c x", True), ("/bin/env sh -c x", True),
+        ("Subreaper -c x /usr/bin/sh", False), ("ncu --nvtx --export=r sh -c x", False),
+        ("bash -c x", False), ("sh -c", False), ("sh -c x y", False), ("sh", False), ("", False),
+    ],
+)  # fmt: skip
+def test_a_program_is_known_by_its_words(command, same):
+    assert plan.is_run_as(("sh", "-c", "x"), tuple(command.split())) == same
+    assert plan.is_run_as(("./sh", "-c", "x"), tuple(command.split())) == same
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", ["by itself", "as a script", "with a child"])
 def test_a_program_that_takes_too_long_is_ended_so_that_its_tool_can_write(tmp_path, ends):

@@ -189,6 +189,14 @@ def go() -> str:
 
 
 @pytest.fixture(scope="session")
+def model_server() -> str:
+    """Give the path of the server of a model among the examples."""
+    found = all(map(find_spec, real_parts.OF_MODEL_SERVER))
+    need("model-server", found, f"{', '.join(real_parts.OF_MODEL_SERVER)} are needed")
+    return str(real_parts.ROOT / "examples" / "model_server.py")
+
+
+@pytest.fixture(scope="session")
 def chromium() -> str:
     """Give the path of Chromium."""
     return need("chromium", real_parts.find_chromium(), "Chromium is not installed")

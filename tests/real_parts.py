@@ -1,7 +1,7 @@
 """The real programs and profiles that tests use where they are there, and what a test says where they are not.
 
 A test that cannot run says why it was skipped. A name in $BRIDGE_REQUIRE (a comma list of nsys, chromium,
-trace-processor, trace-tools, speedscope, catapult, go, corpus) turns that skip into a failure, so that CI cannot pass by running less.
+trace-processor, trace-tools, speedscope, catapult, go, model-server, corpus) turns that skip into a failure, so that CI cannot pass by running less.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ SAMPLE = (
     "pytorch-forward", "cupy-power-iteration", "torch-compile-graphs", "two-processes", "alexnet", "sampled-rank0",
     "simple-divergence", "llm-kernel",
 )  # fmt: skip
+OF_MODEL_SERVER = ("torch", "fastapi", "httpx2")  # what examples/model_server.py imports
 NIGHT = bool(os.environ.get("BRIDGE_NIGHT"))  # every real profile, long loops, many examples
 CORPUS = Path(os.environ.get("BRIDGE_CORPUS") or ROOT.parent / "shared" / "corpus")
 

@@ -25,6 +25,7 @@ CALLS = {  # of ops, under nsys
     "data_loading": {"wait for data": 1, "load": 8, "decode": 32},
     "benchmark": {"by_division": 70, "by_einsum": 70, "bench:by_division": 3, "bench:by_division + by_einsum": 1},
 }  # fmt: skip
+ELSEWHERE = {"schedule", "model_server"}  # captured in parts, below; and in tests/serving
 CYCLES = ["-c", "nvtx", "-p", "capture@nsight-bridge", "--capture-range-end=repeat"]
 
 Captured = Callable[[str, Path], tuple[Path, Report]]
@@ -37,13 +38,13 @@ def names() -> list[str]:
 @pytest.fixture(params=names())
 def example(request: pytest.FixtureRequest) -> Path:
     path = EXAMPLES / f"{request.param}.py"
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     imported = {
-        alias.name.split(".")[0]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Import)
-        for alias in node.names
+        *(name.name for node in nodes if isinstance(node, ast.Import) for name in node.names),
+        *(str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)),
     }
-    missing = [name for name in imported if find_spec(name) is None]
+    packages = sorted({name.partition(".")[0] for name in imported})
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} is not installed")
     return path
@@ -85,7 +86,7 @@ def calls(joined: Report) -> dict[str, int]:
 
 
 def test_examples_are_all_here() -> None:
-    assert {*CALLS, "schedule"} == set(names())
+    assert {*CALLS, *ELSEWHERE} == set(names())
 
 
 @pytest.mark.slow
@@ -95,9 +96,8 @@ def test_it_runs_without_a_profiler(example: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("example", CALLS, indirect=True)
 def test_its_ops_are_recorded(example: Path, nsys: str, captured: Captured) -> None:
-    if example.stem == "schedule":
-        pytest.skip("captured in parts: below")
     found = calls(captured(nsys, example)[1])
     expected = CALLS[example.stem]
     assert {op: found.get(op) for op in expected} == expected

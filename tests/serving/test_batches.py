@@ -85,7 +85,12 @@ def ends(batches: Schedule) -> list[int]:
 @pytest.mark.parametrize("seed", range(4))
 def test_requests_against_plain_loops(tmp_path, seed, phases):
     batches = schedule(seed, phases=phases)
-    rows = {row["request"]: row for row in table(served(tmp_path / "r.sqlite", batches), "request")}
+    check_requests(table(served(tmp_path / "r.sqlite", batches), "request"), batches, outside=7)
+
+
+def check_requests(found: list[dict[str, object]], batches: Schedule, outside: int) -> None:
+    """Hold the rows of requests beside plain loops over the schedule."""
+    rows = {row["request"]: row for row in found}
     done_at, gpu, remainder = ends(batches), defaultdict(int), 0
     seen: dict[str, list[int]] = defaultdict(list)
     for number, (_, tokens, kernels) in enumerate(batches):
@@ -99,7 +104,7 @@ def test_requests_against_plain_loops(tmp_path, seed, phases):
     assert {name: row["gpu_ns"] for name, row in rows.items()} == {
         **gpu,
         **({"(remainder)": remainder} if remainder else {}),
-        "(no batch)": 7,
+        "(no batch)": outside,
     }
     for name, numbers in seen.items():
         prompts = [n for n in numbers if batches[n][1][name] > 1]

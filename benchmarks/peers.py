@@ -1,10 +1,12 @@
 """Run other tools and bridge on the same report; compare time, memory and figures.
 
     python benchmarks/peers.py [--report REPORT.sqlite] [--kernels 100000] [--rounds 3] [--nsys2json nsys2json.py]
+    python benchmarks/peers.py --report TRACE.pt.trace.json.gz
 
-nsys-ai and HolisticTraceAnalysis (HTA) are installed from the package index, each into a temporary environment of
-its own. nsys2json is one file of its repository: give its path. nsys stats runs where nsys is on the PATH. HTA reads
-no report of nsys, but the trace that `bridge trace --dialect torch` writes of it.
+nsys-ai, HolisticTraceAnalysis (HTA) and TensorBoard's plugin (TB) are installed from the package index, each into a
+temporary environment of its own. nsys2json is one file of its repository: give its path. nsys stats runs where nsys
+is on the PATH. HTA reads no report of nsys, but the trace that `bridge trace --dialect torch` writes of it. A trace
+of PyTorch is read by bridge, HTA and TB.
 
 All run in turn, each time on a new copy of the report, because some write into it; medians are printed. The figures
 of each are held beside a count in plain loops over the report's rows; for a report of the corpus that count is first
@@ -26,6 +28,8 @@ import tempfile
 from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 from bridge.importers.nsys import schema
@@ -41,6 +45,11 @@ found = analysis.get_gpu_kernel_breakdown(visualize=False, duration_ratio=1.0, n
 found[1].to_csv(sys.argv[2], index=False)
 """
 WHOLE_NS = {"HTA_DISABLE_NS_ROUNDING": "1"}  # HTA cuts times to whole µs otherwise
+# DuckDB's reader of SQLite, which nsys-ai otherwise downloads when it first runs, is of one version of DuckDB.
+NSYS_AI = ("nsys-ai", "duckdb==1.4.4", "duckdb-ext-sqlite==1.4.4.20260205")
+TENSORBOARD = ("torch-tb-profiler", "tensorboard", "setuptools<81")
+PLUGIN = ROOT / "tests" / "dialects" / "in_tensorboard.py"
+KERNEL = "kernel"  # the category in traces, which older ones write with a capital
 # Peak memory counts what a process is before it becomes the command: a small one starts it.
 START = """
 import json, os, sys, time
@@ -102,6 +111,17 @@ def ranges_of(file, strings):
     return [
         (t, a, b, strings.get(number) if text is None else text) for t, a, b, text, number in rows
     ]
+
+
+def truth_of_trace(trace):
+    """Count the kernels of a trace of PyTorch; it writes full names, and µs."""
+    truth = Truth()
+    with gzip.open(trace, "rt", encoding="utf-8", errors="replace") as file:
+        events = json.load(file, parse_float=Decimal)["traceEvents"]
+    for event in events:
+        if event.get("ph") == "X" and str(event.get("cat")).lower() == KERNEL:
+            add(truth.kernels["full"], event["name"], int(event["dur"] * US))
+    return truth
 
 
 def names_under(ranges, places):
@@ -197,6 +217,12 @@ def of_hta(text):
     }
 
 
+def of_tensorboard(text):
+    """Read what TensorBoard's plugin found, in µs."""
+    kernels = json.loads(text.splitlines()[-1])["kernels"]
+    return {name: (count, round(time * US)) for name, (count, time) in kernels.items()}
+
+
 def agreement(figures, truths):
     """Return how many names of the truth have the right count, how many the right ns, and how many there are.
 
@@ -222,6 +248,7 @@ class Job:
     kind: str
     command: list
     read: object
+    environ: dict = field(default_factory=dict)
     used: list = field(default_factory=list)
     text: str = ""
     failure: str = ""
@@ -251,9 +278,18 @@ def csv_in(text):
 
 def nsys_ai_jobs(python):
     skill = [str(python.with_name("nsys-ai")), "skill", "run"]
+    home = {"HOME": str(with_extensions(python))}
     for kind, name in ((KERNELS, "top_kernels"), (PER_RANGE, "nvtx_kernel_map")):
         words = [name, "{report}", "--format", "json", "-p", f"limit={ALL}"]
-        yield Job("nsys-ai", kind, [*skill, *words], of_nsys_ai)
+        yield Job("nsys-ai", kind, [*skill, *words], of_nsys_ai, home)
+
+
+def with_extensions(python):
+    """Return a home in which DuckDB finds the extensions that are installed beside it."""
+    home = python.parents[1] / "home"
+    [installed] = python.parents[1].glob("lib/python*/site-packages/duckdb_ext/extensions")
+    shutil.copytree(installed, home / ".duckdb" / "extensions")
+    return home
 
 
 def nsys2json_jobs(script):
@@ -263,13 +299,16 @@ def nsys2json_jobs(script):
         yield Job("nsys2json", kind, words, lambda text, kind=kind: of_nsys2json(text, kind))
 
 
-def hta_jobs(python, trace):
-    yield Job(
-        "HTA, of bridge's trace", KERNELS, [str(python), "-c", HTA, str(trace), "{out}"], of_hta
-    )
+def hta_jobs(python, trace="{report}"):
+    tool = "HTA" if trace == "{report}" else "HTA, of bridge's trace"
+    yield Job(tool, KERNELS, [str(python), "-c", HTA, str(trace), "{out}"], of_hta)
 
 
-def installed(package, folder, source=None):
+def tensorboard_jobs(python):
+    yield Job("TB", KERNELS, [str(python), str(PLUGIN), "{report}"], of_tensorboard)
+
+
+def installed(package, folder, *requirements):
     """Install a package into an environment of its own; return its Python and version, or None and why not.
 
     Without extras, as users have it: pandas alone takes three times as long to import beside pyarrow.
@@ -283,7 +322,7 @@ def installed(package, folder, source=None):
         if uv
         else [str(python), "-m", "pip", "install", "-q"]
     )
-    for command in ([*make, str(place)], [*pip, str(source or package)]):
+    for command in ([*make, str(place)], [*pip, *map(str, requirements or (package,))]):
         ran = subprocess.run(command, capture_output=True, text=True)
         if ran.returncode:
             return None, last_line(ran.stderr)
@@ -311,7 +350,7 @@ def run(job, report, folder):
     ]
     start = [sys.executable, "-I", "-S", "-c", START, str(place / "used")]
     with log.open("wb") as stdout, (place / "errors").open("wb") as stderr:
-        environment = os.environ | WHOLE_NS
+        environment = os.environ | WHOLE_NS | job.environ
         subprocess.run(
             [*start, *command], stdout=stdout, stderr=stderr, cwd=place, env=environment, check=True
         )
@@ -346,11 +385,33 @@ def report_lines(jobs, truth, missing):
 
 def peers(report, folder, nsys2json):
     """Return the jobs of all tools, their versions, and why others are missing."""
-    python, version = installed("nsight-bridge", folder, ROOT)
+    python, said = installed("nsight-bridge", folder, ROOT)
     if python is None:
-        raise SystemExit(f"bridge could not be installed: {version}")
+        raise SystemExit(f"bridge could not be installed: {said}")
     bridge = str(python.with_name("bridge"))
-    jobs, versions, missing = list(bridge_jobs(bridge)), {"bridge": version}, {}
+    if report.name.endswith(".gz"):
+        jobs, versions, missing = [next(bridge_jobs(bridge))], {}, {}
+        packages = {
+            "HolisticTraceAnalysis": ((), hta_jobs),
+            TENSORBOARD[0]: (TENSORBOARD, tensorboard_jobs),
+        }
+    else:
+        jobs, versions, missing = beside_nsys(bridge, nsys2json)
+        of_trace = partial(hta_jobs, trace=trace_of(bridge, report, folder))
+        packages = {NSYS_AI[0]: (NSYS_AI, nsys_ai_jobs), "HolisticTraceAnalysis": ((), of_trace)}
+    for package, (requirements, jobs_of) in packages.items():
+        python, said = installed(package, folder, *requirements)
+        if python is None:
+            missing[package] = said
+        else:
+            versions[package] = said
+            jobs += jobs_of(python)
+    return jobs, versions, missing
+
+
+def beside_nsys(bridge, nsys2json):
+    """Return the jobs of bridge and of what needs no environment, with versions, and why others are missing."""
+    jobs, versions, missing = list(bridge_jobs(bridge)), {}, {}
     if nsys := shutil.which("nsys"):
         said = subprocess.run([nsys, "--version"], capture_output=True, text=True).stdout
         versions["nsys"] = said.split()[-1]
@@ -361,16 +422,6 @@ def peers(report, folder, nsys2json):
         jobs += nsys2json_jobs(nsys2json.absolute())
     else:
         missing["nsys2json"] = "its file was not given: --nsys2json"
-    for package in ("nsys-ai", "HolisticTraceAnalysis"):
-        python, version = installed(package, folder)
-        if python is None:
-            missing[package] = version
-            continue
-        versions[package] = version
-        is_hta = package != "nsys-ai"
-        jobs += (
-            hta_jobs(python, trace_of(bridge, report, folder)) if is_hta else nsys_ai_jobs(python)
-        )
     return jobs, versions, missing
 
 
@@ -402,15 +453,13 @@ def main():
         if a.report is None:
             make(report, a.kernels, per_call_text=False)
         jobs, versions, missing = peers(report, folder, a.nsys2json)
-        truth = truth_of(report)
+        truth = (truth_of_trace if report.name.endswith(".gz") else truth_of)(report)
         for _ in range(a.rounds):
             for job in jobs:
                 if not job.failure:
                     run(job, report, folder)
         expected = a.expected or report.absolute().parents[1] / "expected" / report.stem
-        print(
-            f"{report.name}: {', '.join(f'{tool} {version}' for tool, version in versions.items())}"
-        )
+        print(f"{report.name}: {', '.join(f'{tool} {said}' for tool, said in versions.items())}")
         if (same := same_as_nvidia(truth, expected)) is not None:
             print(f"the count in plain loops equals NVIDIA's cuda_gpu_kern_sum: {same}")
         print("\n".join(report_lines(jobs, truth, missing)))

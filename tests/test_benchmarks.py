@@ -1,5 +1,7 @@
 """The reports that speeds are measured on have a known truth, and the measuring runs."""
 
+import gzip
+import json
 import sys
 
 import pytest
@@ -126,6 +128,7 @@ KERNEL_MAP = """[{"nvtx_path": "step > fwd", "kernel_name": "gemm"}, {"nvtx_path
 TRACE = """[{"name": "gemm", "cat": "cuda", "dur": 0.05, "args": {"NVTXRegions": ["fwd", "fwd", null]}},
  {"name": "fwd", "cat": "nvtx-kernel", "dur": 1, "args": {}}]"""
 HTA = "name,sum (us),mean (us)\ngemm,0.05,0.025\n"
+PLUGIN = """a warning\n{"ops": {}, "kernels": {"gemm": [2, 0.05]}}\n"""
 
 
 def test_the_output_of_every_tool_is_read():
@@ -139,6 +142,7 @@ def test_the_output_of_every_tool_is_read():
     ranges = {("fwd", "gemm"): (1, 50), (None, "gemm"): (1, 50)}
     assert peers.of_nsys2json(TRACE, peers.PER_RANGE) == ranges
     assert peers.of_hta(HTA) == {"gemm": (2, 50)}
+    assert peers.of_tensorboard(PLUGIN) == {"gemm": (2, 50)}
 
 
 def test_the_table_says_what_agrees_and_what_did_not_run():
@@ -171,6 +175,20 @@ def test_the_count_in_plain_loops_is_the_truth_of_a_made_report(tmp_path):
     assert (
         sum(n for (name, _), (n, _) in truth.per_range["short"].items() if name == "step 1") == 384
     )
+
+
+def test_the_kernels_of_a_trace_are_counted_in_whole_ns(tmp_path):
+    import peers
+
+    events = [
+        {"ph": "X", "cat": "Kernel", "name": "gemm", "dur": 4},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "dur": 0.003},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "dur": 9},
+        {"ph": "i", "cat": "kernel", "name": "gemm"},
+    ]
+    path = tmp_path / "t.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    assert peers.truth_of_trace(path).kernels["full"] == {"gemm": (2, 4_003)}
 
 
 def test_a_launch_belongs_to_the_ranges_open_at_its_begin():

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("asked_server.py")
 NOTED = 2_000_000  # ns that the server takes to note the begin and the end of a batch, mostly;
-DELAYED = 20_000_000  # and at the most, on a machine that does other things
+DELAYED = 200_000_000  # and at the most, on a machine that does other things
 Log = dict[str, Any]
 
 

@@ -58,7 +58,7 @@ def _numbers(texts: Texts, key: bytes) -> Ints:
     words, (values, row) = texts.words, _places(texts, (key,))
     negative = _byte(words, values + len(key)) == MINUS
     starts, ends = values + len(key) + negative, texts.offsets[row + 1]
-    value, stops = _parse_digits(words, starts, ends)
+    value, stops = parse_digits(words, starts, ends)
     is_number = (stops > starts) & ((stops == ends) | (_byte(words, stops) == COMMA))
     is_int64 = (stops - starts <= DIGITS) & (value <= MAX_INT64)
     value = np.where(is_int64, value, 0).astype(np.int64)
@@ -122,7 +122,7 @@ def _key_places(
     return result
 
 
-def _parse_digits(
+def parse_digits(
     words: NDArray[np.uint64], places: Ints, ends: Ints
 ) -> tuple[NDArray[np.uint64], Ints]:
     """Return the value of the digits from each position on, and where they end.

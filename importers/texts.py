@@ -23,6 +23,9 @@ PADDING = 32  # positions past the end of a block that `Texts.words` has
 WORD = 8  # bytes that are compared or hashed at a time
 BLOCK = 16_384  # texts that are copied at a time; more do not fit into the cache
 BLOCK_BYTES = 1 << 19  # of a part of `Texts.blocks`
+MASKS = np.array(
+    [(1 << (8 * n)) - 1 for n in range(WORD)] + [(1 << 64) - 1], np.uint64
+)  # of n bytes
 MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio (Knuth's multiplicative hash)
 
 
@@ -115,31 +118,45 @@ class Texts:
         code, because names must be unique.
         """
         lengths = self.sizes if lengths is None else lengths
-        words = _Words(self.words)
-        codes, firsts = factorize(words.hashes(self.offsets[:-1], lengths))
-        first_row = np.full(len(firsts), len(self), np.int64)
-        np.minimum.at(first_row, codes, np.arange(len(codes)))
-        first = first_row[codes]
-        same = (lengths == lengths[first]) & words.equal(
-            self.offsets[:-1], self.offsets[first], lengths
-        )
-        if not same.all():  # a collision of hashes: compare the texts
-            texts = self.slices(self.offsets[:-1], self.offsets[:-1] + lengths)
-            return unique_names(np.arange(len(self)), texts.decode())
-        heads = self.slices(self.offsets[first_row], self.offsets[first_row] + lengths[first_row])
+        codes, first = distinct(self.words, self.offsets[:-1], lengths)
+        heads = self.slices(self.offsets[first], self.offsets[first] + lengths[first])
         return unique_names(codes, heads.decode())
+
+
+def distinct(words: NDArray[np.uint64], starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """Return a code per range of bytes, in order of first occurrence, and the first row of each code.
+
+    ``words`` are the 8 bytes from every position on. Bytes are compared, not only their hashes.
+    """
+    block = _Words(words)
+    codes, hashes = factorize(block.hashes(starts, lengths))
+    first_row = np.full(len(hashes), len(codes), np.int64)
+    np.minimum.at(first_row, codes, np.arange(len(codes)))
+    first = first_row[codes]
+    same = (lengths == lengths[first]) & block.equal(starts, starts[first], lengths)
+    return (codes, first_row) if same.all() else _compared(words, starts, lengths)
+
+
+def _compared(words: NDArray[np.uint64], starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """Return the same where hashes collide."""
+    data = words.astype(np.uint8).tobytes()  # the lowest byte of each
+    bounds = zip(starts.tolist(), lengths.tolist(), strict=True)
+    places: dict[bytes, tuple[int, int]] = {}
+    codes = [
+        places.setdefault(data[start : start + length], (len(places), row))[0]
+        for row, (start, length) in enumerate(bounds)
+    ]
+    return np.array(codes, np.int64), np.array([row for _, row in places.values()], np.int64)
 
 
 class _Words:
     """Unaligned 8-byte words of a block of texts; bytes past the end of a text are zero."""
 
-    MASKS = np.array([(1 << (8 * n)) - 1 for n in range(WORD)] + [(1 << 64) - 1], np.uint64)
-
     def __init__(self, words: NDArray[np.uint64]) -> None:
         self.words = words
 
     def at(self, places: Ints, left: Ints) -> NDArray[np.uint64]:
-        return self.words[places] & self.MASKS[np.minimum(left, WORD)]
+        return self.words[places] & MASKS[np.minimum(left, WORD)]
 
     def hashes(self, starts: Ints, lengths: Ints) -> NDArray[np.uint64]:
         result = lengths.astype(np.uint64) * MIX

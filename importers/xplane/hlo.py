@@ -11,8 +11,9 @@ import numpy as np
 
 from bridge.importers.arrays import MISSING, Ints, scatter
 from bridge.importers.frames import Names
-from bridge.importers.xplane.space import Messages, Pairs, Space
-from bridge.importers.xplane.wire import LENGTH
+from bridge.importers.messages import Messages, Pairs
+from bridge.importers.wire import LENGTH
+from bridge.importers.xplane.space import Space
 
 PROTO, PROGRAM = "Hlo Proto", "program_id"  # stats of an entry of the plane
 MODULE = 1  # field of an HloProto

@@ -17,12 +17,12 @@ from bridge.importers.errors import NotAReport, NothingRecorded
 from bridge.importers.kineto.device import UniqueValues
 from bridge.importers.kineto.events import NS_PER_US
 from bridge.importers.nsys.tables import JSON, Details, has_detail
+from bridge.importers.wire import LARGEST, DamagedMessageError, Wire
 from bridge.importers.xplane.device import activities, devices, work_of
 from bridge.importers.xplane.hlo import Programs
 from bridge.importers.xplane.host import CORRELATION, Host, Places
 from bridge.importers.xplane.ops import Ops
 from bridge.importers.xplane.space import Part, Space
-from bridge.importers.xplane.wire import LARGEST, DamagedMessageError, Wire
 
 LOG = logging.getLogger("bridge.importers")
 

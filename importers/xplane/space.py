@@ -6,9 +6,7 @@ tables that each plane has; here they are looked up for all planes at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
@@ -24,9 +22,9 @@ from bridge.importers.arrays import (
 )
 from bridge.importers.capture import MAX_DISTANCE_NS, MAX_SPAN_NS
 from bridge.importers.frames import Frame, Names
-from bridge.importers.kineto.events import clean_names
+from bridge.importers.messages import Messages, Pairs, names_of
 from bridge.importers.records import record
-from bridge.importers.xplane.wire import FIXED64, LENGTH, VARINT, Fields, Wire
+from bridge.importers.wire import FIXED64, LENGTH, VARINT, Wire
 
 PLANES, WARNINGS, HOSTS = 1, 3, 4  # fields of a space
 PLANE_NAME, LINES, EVENT_NAMES, STAT_NAMES, PLANE_STATS = 2, 3, 4, 5, 6  # of a plane
@@ -40,98 +38,9 @@ WHOLE_NUMBERS, TEXTS = (UNSIGNED, INTEGER), (TEXT, REFERENCE)
 VALUE_WIRES = np.array([-1, -1, FIXED64, VARINT, VARINT, LENGTH, LENGTH, VARINT, -1])
 INTERNAL = "_"  # names of the profiler's own stats, which link events, begin with it
 PS_PER_NS = 1000
-ROWS = 1 << 18  # messages whose fields are held at a time
-
-
-@record
-class Messages:
-    """Messages of one kind: where they lie, and the row of the message that each is a part of."""
-
-    wire: Wire
-    owner: Ints
-    start: Ints
-    end: Ints
-
-    @classmethod
-    def whole(cls, wire: Wire) -> Messages:
-        """Return the whole file as one message."""
-        return cls(wire, np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, wire.size))
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    @cached_property
-    def fields(self) -> Fields:
-        return self.wire.fields(self.start, self.end)
-
-    def blocks(self) -> Iterator[tuple[int, Messages]]:
-        """Yield the messages in parts of bounded size, at least one, and the first row of each."""
-        for first in range(0, max(len(self), 1), ROWS):
-            rows = slice(first, first + ROWS)
-            yield first, Messages(self.wire, self.owner[rows], self.start[rows], self.end[rows])
-
-    def parts(self, number: int) -> Messages:
-        """Return the messages that are a field of these."""
-        fields = self.fields.of(number, LENGTH)
-        return Messages(self.wire, fields.message, fields.start, fields.end)
-
-    def integers(self, number: int, missing: int = 0) -> Ints:
-        """Return a number of each message; the last of several."""
-        fields = self.fields.of(number, VARINT)
-        result = np.full(len(self), missing)
-        result[fields.message] = fields.value
-        return result
-
-    def has(self, number: int) -> Flags:
-        result = np.zeros(len(self), bool)
-        result[self.fields.message[self.fields.number == number]] = True
-        return result
-
-    @property
-    def contents(self) -> Names:
-        """What is a text and no message, as names."""
-        return names_of(self.wire, self.start, self.end)
-
-    def texts(self, number: int) -> Names:
-        """Return a text of each message, '' where it has none; the last of several."""
-        fields, place = self.fields.of(number, LENGTH), np.zeros((2, len(self)), np.int64)
-        place[:, fields.message] = fields.start, fields.end
-        return names_of(self.wire, *place)
-
-
-def names_of(wire: Wire, start: Ints, end: Ints) -> Names:
-    """Return ranges of bytes as names."""
-    texts = wire.texts(start, end)
-    code, distinct = texts.factorize()
-    return clean_names(distinct or [""])[code]
 
 
 # -- Names
-
-
-class Pairs:
-    """Rows by a pair of numbers, such as a plane and the number of a name in it; of equal pairs the last row."""
-
-    def __init__(self, first: Ints, second: Ints) -> None:
-        self._numbers = np.unique(second)
-        key = self._keys(first, second)
-        self._order = np.argsort(key, kind="stable")
-        self._key = key[self._order]
-
-    def rows(self, first: Ints, second: Ints) -> Ints:
-        """Return the row of each pair, -1 where there is none."""
-        key = self._keys(first, second)
-        place = np.searchsorted(self._key, key, side="right") - 1
-        found = (key != MISSING) & (lookup(self._key, place) == key)
-        return np.where(found, lookup(self._order, place), MISSING)
-
-    def _keys(self, first: Ints, second: Ints) -> Ints:
-        """Return a number for each pair, -1 if its second is in none or its first is missing."""
-        if not len(self._numbers):
-            return np.full(len(second), MISSING)
-        place = np.minimum(np.searchsorted(self._numbers, second), len(self._numbers) - 1)
-        known = (self._numbers[place] == second) & (first != MISSING)
-        return np.where(known, first * len(self._numbers) + place, MISSING)
 
 
 class Catalog:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.importers.xplane import wire
-from bridge.importers.xplane.wire import FIXED32, FIXED64, LENGTH, VARINT, DamagedMessageError, Wire
+from bridge.importers import wire
+from bridge.importers.wire import FIXED32, FIXED64, LENGTH, VARINT, DamagedMessageError, Wire
 
 
 def number(data, position):
@@ -124,6 +124,28 @@ def test_what_is_no_sequence_of_fields(messages, data):
     else:
         with pytest.raises(DamagedMessageError):
             read([whole[:end]])
+
+
+@given(st.lists(st.tuples(st.binary(max_size=200), st.sampled_from([1, 1, 3, 9])), max_size=60))
+def test_a_file_of_one_kind_of_messages(packets):
+    """In short stretches, and with bytes inside that look like a tag."""
+    data = b"".join(field(1, LENGTH, content, least) for content, least in packets)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wire, "STRETCH", 50)
+        start, end = Wire.of_bytes(data).repeated(1)
+        found = [data[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+        assert found == [content for content, _ in packets]
+        for other in (data + b"\x0a", data + b"\x10\x01", data + b"\x0a\x05abcd"):
+            with pytest.raises(DamagedMessageError):
+                Wire.of_bytes(other).repeated(1)
+
+
+@given(st.lists(st.sampled_from([b"", b"graph id", b"graph node id", b"graph node ix", b"a" * 16])))
+def test_which_ranges_of_bytes_are_a_text(texts):
+    edges = np.cumsum([0, *map(len, texts)])
+    for text in (b"graph id", b"graph node id", b"a" * 16):
+        rows = Wire.of_bytes(b"".join(texts)).rows_of(text, edges[:-1], edges[1:])
+        assert rows.tolist() == [row for row, each in enumerate(texts) if each == text]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bridge.importers.arrays import Flags, Integers, Ints
 from bridge.importers.records import record
-from bridge.importers.texts import Bytes, Texts
+from bridge.importers.texts import MASKS, Bytes, Texts
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
 WIRE_BITS, WIRE = 3, 7
@@ -30,6 +30,10 @@ LONG = 2048  # bytes of a message that gets several cursors
 CHUNK = 1 << 19  # bytes in which `cuts` follows fields at a time
 BLOCK = 512  # bytes between the cursors of a very long message
 LARGEST = (1 << 31) - (1 << 20)  # bytes of a file; protobuf knows no message of 2 GiB
+STRETCH, JUMP = (
+    1 << 24,
+    32,
+)  # bytes of a file that are searched at a time; messages that are passed at once
 SHORT = 4  # bytes of a number that are read at once
 
 Words = NDArray[np.uint64]
@@ -91,6 +95,13 @@ class Wire:
         self.words: Words = np.ndarray((len(data) - WORD + 1,), "<u8", data, strides=(1,))
 
     @classmethod
+    def of_bytes(cls, content: bytes) -> Wire:
+        """Copy bytes that are in memory."""
+        data = np.zeros(len(content) + PADDING, np.uint8)
+        data[: len(content)] = np.frombuffer(content, np.uint8)
+        return cls(data)
+
+    @classmethod
     def of(cls, path: Path) -> Wire:
         """Read a file of at most `LARGEST` bytes; raises `DamagedMessageError` if it becomes shorter meanwhile."""
         with path.open("rb") as file:
@@ -103,6 +114,15 @@ class Wire:
     def texts(self, start: Ints, end: Ints) -> Texts:
         """Return ranges of bytes as texts."""
         return Texts(self.data, np.array([0, self.size])).slices(start, end)
+
+    def rows_of(self, text: bytes, start: Ints, end: Ints) -> Ints:
+        """Return which ranges of bytes are this text."""
+        rows = np.flatnonzero(end - start == len(text))
+        for place in range(0, len(text), WORD):
+            part = text[place : place + WORD]
+            found = self.words[start[rows] + place] & MASKS[len(part)]
+            rows = rows[found == np.uint64(int.from_bytes(part, "little"))]
+        return rows
 
     def varints(self, at: Ints) -> tuple[Ints, Ints]:
         """Return the numbers at positions, and the bytes of each: more than `LONGEST` if it is no number."""
@@ -193,6 +213,30 @@ class Wire:
         length = np.select([half, wire == FIXED64], [WORD // 2, WORD], LONGEST + 1)
         return np.where(half, word & WHOLE, word).view(np.int64), length
 
+    # -- A whole file of one kind of messages
+
+    def repeated(self, number: int) -> tuple[Ints, Ints]:
+        """Return where the messages begin and end that are the whole file; raises `DamagedMessageError` for another.
+
+        Wherever the byte of their tag lies, the end of a message is computed that would begin there, and from the
+        first on these are followed, `JUMP` of them at a time.
+        """
+        tag, at = number << WIRE_BITS | LENGTH, 0
+        starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        while at < self.size:
+            begin = at + np.flatnonzero(self.data[at : min(at + STRETCH, self.size)] == tag)
+            value, length = self.varints(begin + 1)
+            start = begin + 1 + length
+            end = start + np.clip(value, 0, self.size)
+            whole = (length <= LONGEST) & (value >= 0) & (end <= self.size)
+            rows = _chain(begin - at, np.where(whole, end - at, -1))
+            if not len(rows) or not whole[rows].all():
+                raise DamagedMessageError
+            starts.append(start[rows])
+            ends.append(end[rows])
+            at = int(end[rows[-1]])
+        return np.concatenate(starts), np.concatenate(ends)
+
     # -- Beginnings of fields in a long message
 
     def cuts(self, start: int, end: int) -> Ints:
@@ -256,6 +300,28 @@ class Wire:
         fits = (size <= LONGEST) & (number >= 0) & (number <= self.size)
         result[larger] = np.where(fits, content[larger] + np.where(fits, number, 0), -1)
         return result
+
+
+def _chain(begin: Ints, end: Ints) -> Ints:
+    """Return the rows that follow one another from position 0 on, where each begins as the one before ends."""
+    count = len(begin)
+    row = np.full(int(begin.max(initial=0)) + 1, count)
+    row[begin] = np.arange(count)
+    following = np.full(count + 1, count)
+    inner = np.flatnonzero((end >= 0) & (end < len(row)))
+    following[inner] = row[end[inner]]
+    far = following
+    for _ in range(JUMP.bit_length() - 1):
+        far = far[far]
+    heads, at = [], int(row[0])
+    while at < count:
+        heads.append(at)
+        at = int(far[at])
+    steps = [np.array(heads, np.int64)]
+    for _ in range(JUMP - 1):
+        steps.append(following[steps[-1]])
+    rows = np.stack(steps, 1).reshape(-1)
+    return rows[rows < count]
 
 
 def _exits(following: Places, block: int) -> Places:

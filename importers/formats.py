@@ -31,6 +31,7 @@ READERS: Mapping[str, str] = {
     "snapshot": "bridge.importers.snapshot.read:READER",
     "trace": "bridge.importers.chrome.read:READER",
     "xplane": "bridge.importers.xplane.read:READER",
+    "perfetto": "bridge.importers.perfetto.read:READER",
     "ncu": "bridge.importers.ncu.read:READER",
 }
 

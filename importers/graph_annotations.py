@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -198,7 +198,15 @@ def annotated(capture: Capture, files: Iterable[Annotations], listener: Listener
     return capture
 
 
-def annotated_by_arguments(capture: Capture, arguments: Sequence[Mapping[str, Any]]) -> Capture:
+class Arguments(Protocol):
+    """What a trace says of events, by row."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> Mapping[str, Any]: ...
+
+
+def annotated_by_arguments(capture: Capture, arguments: Arguments) -> Capture:
     """Return the capture of a trace whose kernels have annotations among their arguments, as Cuspy writes them.
 
     ``arguments`` are those of the first activities of the capture, one each.

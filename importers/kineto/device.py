@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bridge.importers import frames
 from bridge.importers.arrays import MISSING, Ints
-from bridge.importers.kineto.events import Events, clean, clean_names, integers
+from bridge.importers.kineto.events import clean, clean_names, integers
 from bridge.importers.nsys.schema import COPY_KINDS, FILL, NONE
 from bridge.importers.texts import unique_names
 
@@ -55,7 +55,33 @@ def _outside_brackets(name: str) -> list[str]:
 ON_DEVICE = ("kernels", "copies", "fills", "syncs", "records")
 
 
-def owners(by: Mapping[str, Events], launches: frames.Launches, hosts: Ints) -> dict[str, Ints]:
+class DeviceEvents(Protocol):
+    """Events of one sort on devices, in the words of Kineto; ``gpu`` is the number of the GPU of each."""
+
+    @property
+    def start(self) -> Ints: ...
+    @property
+    def end(self) -> Ints: ...
+    @property
+    def names(self) -> frames.Names: ...
+    @property
+    def gpu(self) -> Ints: ...
+
+    def __len__(self) -> int: ...
+
+    def ints(self, key: str) -> Ints:
+        """Return an integer argument of each, -1 where it is absent."""
+
+    def texts(self, key: str) -> frames.Names:
+        """Return an argument of each that is a text."""
+
+    def extents(self, key: str) -> Sequence[Ints]:
+        """Return the numbers of a grid or a block along each of `AXES`, -1 where they are absent."""
+
+
+def owners(
+    by: Mapping[str, DeviceEvents], launches: frames.Launches, hosts: Ints
+) -> dict[str, Ints]:
     """Return the process of each device event, by sort; -1 where it is ambiguous.
 
     It is the process of the call with the same correlation id; without one, the process of all
@@ -65,9 +91,9 @@ def owners(by: Mapping[str, Events], launches: frames.Launches, hosts: Ints) -> 
         return {sort: np.full(len(by[sort]), hosts[0]) for sort in ON_DEVICE}
     callers = _processes_of_calls(launches)
     result = {sort: callers.get(by[sort].ints("correlation")) for sort in ON_DEVICE}
-    homes = _processes_of_devices([_pids(by[sort]) for sort in ON_DEVICE], list(result.values()))
+    homes = _processes_of_devices([by[sort].gpu for sort in ON_DEVICE], list(result.values()))
     return {
-        sort: np.where(process == MISSING, homes.get(_pids(by[sort])), process)
+        sort: np.where(process == MISSING, homes.get(by[sort].gpu), process)
         for sort, process in result.items()
     }
 
@@ -103,10 +129,6 @@ def _processes_of_devices(pids: Sequence[Ints], process: Sequence[Ints]) -> Uniq
     return UniqueValues(all_pids[known], processes[known])
 
 
-def _pids(events: Events) -> Ints:
-    return integers([pid for pid, _ in events.where])
-
-
 # -- Activities and waits
 
 
@@ -116,6 +138,10 @@ UNKNOWN, NSYS_PREFIX = "Unknown", "[CUDA "
 # Kineto's letters for the ends of a copy, and the words of nsys.
 PLACES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 COPY = re.compile(r"Memcpy (?P<way>\S+)(?: \((?P<source>.*) -> (?P<target>.*)\))?")
+# Cuspy calls all copies alike, and tells the rest as arguments; of memsets the kind of memory as CUPTI counts them.
+ALIKE = "Memcpy"
+COPY_PARTS, FILL_PART = ("copy kind", "src kind", "dst kind"), "memory kind"
+MEMORY_OF_CUPTI = np.roll(np.arange(len(frames.MEMORY_KINDS)), 1)  # CUPTI's 0 is unknown
 SET = re.compile(r"Memset(?: \((?P<target>.*)\))?")
 WAY = re.compile(r"([HDAP])to([HDAP])")
 # The name of a CUDA graph that was traced as a whole, in traces of nsight-bridge.
@@ -128,7 +154,7 @@ SYNCS = {
 }
 
 
-def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> frames.Activities:
+def activities(by: Mapping[str, DeviceEvents], process: Mapping[str, Ints]) -> frames.Activities:
     """Return the frame `activities`: kernels, memcpys, memsets; ``process`` is by sort."""
     parts = [
         _frame(_kernels(by["kernels"]), by["kernels"], process["kernels"]),
@@ -138,38 +164,45 @@ def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> frames.
     return frames.Activities.concat([part for part in parts if len(part)] or parts[:1])
 
 
-def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> frames.Waits:
+def waits(by: Mapping[str, DeviceEvents], process: Mapping[str, Ints]) -> frames.Waits:
     """Return the frame `waits`: synchronizations, then event records."""
     syncs, records = by["syncs"], by["records"]
-    kinds = [SYNCS.get(str(kind), "unknown") for kind in syncs.column("cuda_sync_kind")]
+    kinds = syncs.texts("cuda_sync_kind").per_text(
+        lambda kind: _wait_kind(SYNCS.get(kind, "unknown")), _wait_kind("unknown")
+    )
     event = {"event": syncs.ints("wait_on_cuda_event_id")}
     parts = [
         _waits(syncs, process["syncs"], kinds, event),
         _waits(
             records,
             process["records"],
-            ["event_record"] * len(records),
+            np.full(len(records), _wait_kind("event_record")),
             {"event": records.ints("event_id")},
         ),
     ]
     return frames.Waits.concat([part for part in parts if len(part)] or parts[:1])
 
 
-def _waits(
-    events: Events, process: Ints, kinds: Sequence[str], event: dict[str, Ints]
-) -> frames.Waits:
+def _wait_kind(name: str) -> int:
+    return frames.WAIT_KINDS.index(name)
+
+
+def _waits(events: DeviceEvents, process: Ints, kind: Ints, event: dict[str, Ints]) -> frames.Waits:
     place = _common_columns(events, process) | event
     place |= {c: np.where(place[c] == NONE, MISSING, place[c]) for c in ("stream", "event")}
-    kind = np.array([frames.WAIT_KINDS.index(name) for name in kinds], np.int64)
     return frames.Waits(place | {"kind": frames.Names(kind, frames.WAIT_KINDS)})
 
 
-def _common_columns(events: Events, process: Ints) -> dict[str, Ints]:
+def _common_columns(events: DeviceEvents, process: Ints) -> dict[str, Ints]:
     where = {c: events.ints(c) for c in ("device", "context", "stream", "correlation")}
+    real = events.ints("original_stream")  # of work of graphs that was moved to a lane of its own
+    where["stream"] = np.where(real == MISSING, where["stream"], real)
     return {"start": events.start, "end": events.end, "process": process, **where}
 
 
-def _frame(specific: dict[str, frames.Column], events: Events, process: Ints) -> frames.Activities:
+def _frame(
+    specific: dict[str, frames.Column], events: DeviceEvents, process: Ints
+) -> frames.Activities:
     graph, node = (events.ints(key) for key in ("graph id", "graph node id"))
     # Cuspy writes the lower half of CUDA's id of a node; the upper is the id of the graph.
     is_half = (graph > 0) & (node >= 0) & (node >> 32 == 0)
@@ -184,9 +217,9 @@ def _frame(specific: dict[str, frames.Column], events: Events, process: Ints) ->
     return frames.Activities(columns)
 
 
-def _kernels(events: Events) -> dict[str, frames.Column]:
+def _kernels(events: DeviceEvents) -> dict[str, frames.Column]:
     """Return the columns of kernels; the trace has only the sum of their shared memory."""
-    code, distinct = _distinct(events)
+    code, distinct = _coded(events)
     full = [clean(name) for name in distinct]
     graph = np.array([bool(GRAPH.fullmatch(name)) for name in full], bool)[code]
     short = [name if GRAPH.fullmatch(name) else short_name(name) for name in full]
@@ -203,18 +236,15 @@ def _kernels(events: Events) -> dict[str, frames.Column]:
     }
 
 
-def _shape(events: Events, prefix: str) -> dict[str, frames.Column]:
-    lists = [extents if type(extents) is list else () for extents in events.column(prefix)]
+def _shape(events: DeviceEvents, prefix: str) -> dict[str, frames.Column]:
     return {
-        f"{prefix}_{axis}": integers(
-            [extents[index] if len(extents) > index else None for extents in lists]
-        )
-        for index, axis in enumerate(AXES)
+        f"{prefix}_{axis}": extent
+        for axis, extent in zip(AXES, events.extents(prefix), strict=True)
     }
 
 
-def _copies(events: Events) -> dict[str, frames.Column]:
-    code, distinct = _distinct(events)
+def _copies(events: DeviceEvents) -> dict[str, frames.Column]:
+    code, distinct = _copy_names(events)
     matches = [COPY.fullmatch(name) for name in distinct]
     labels = [_copy_label(match["way"]) if match else UNKNOWN for match in matches]
     numbers = {label: number for number, label in COPY_KINDS.items()}
@@ -235,21 +265,37 @@ def _copies(events: Events) -> dict[str, frames.Column]:
     }
 
 
-def _fills(events: Events) -> dict[str, frames.Column]:
-    code, distinct = _distinct(events)
+def _copy_names(events: DeviceEvents) -> tuple[Ints, list[str]]:
+    """Return a code per copy and the distinct names, in the form of Kineto."""
+    names = events.names
+    if ALIKE not in names.texts:
+        return names.codes, names.texts
+    parts = [events.texts(key) for key in COPY_PARTS]
+    code, first = frames.distinct_keys(names.codes, *(part.codes for part in parts))
+    texts = []
+    for row in first.tolist():
+        way, source, target = (part[row] for part in parts)
+        is_told = names[row] == ALIKE and way
+        texts.append(f"{names[row]} {way} ({source} -> {target})" if is_told else names[row])
+    return unique_names(code, texts)
+
+
+def _fills(events: DeviceEvents) -> dict[str, frames.Column]:
+    code, distinct = _coded(events)
     matches = [SET.fullmatch(name) for name in distinct]
+    kinds = _memory_kinds([match["target"] if match else None for match in matches])
+    told = events.ints(FILL_PART)
+    told = np.where((told >= 0) & (told < len(frames.MEMORY_KINDS)), told, MISSING)
     return {
         "kind": _kinds(np.full(len(events), frames.ACTIVITY_KINDS.index(frames.MEMSET))),
-        "target_kind": _memory_kinds([match["target"] if match else None for match in matches])[
-            code
-        ],
+        "target_kind": np.where(told >= 0, MEMORY_OF_CUPTI[told], kinds[code]),
         **_all_names(code, [FILL for _ in distinct]),
     }
 
 
-def _distinct(events: Events) -> tuple[Ints, list[str]]:
+def _coded(events: DeviceEvents) -> tuple[Ints, list[str]]:
     """Return a code per event and the distinct names."""
-    names = frames.Names.of(events.name)
+    names = events.names
     return names.codes, names.texts
 
 
@@ -300,15 +346,15 @@ THREADS = "maxThreadsPerMultiprocessor"
 
 
 def devices(
-    properties: Any, by: Mapping[str, Events], activities: frames.Activities
+    properties: Any, by: Mapping[str, DeviceEvents], activities: frames.Activities
 ) -> frames.Devices:
     """Return the frame `devices`: a row per (process, device) that was used.
 
     The pid of a device in the trace is the number of the GPU.
     """
-    pids = [pid for sort in ("kernels", "copies", "fills") for pid, _ in by[sort].where]
+    gpus_of = np.concatenate([by[sort].gpu for sort in ("kernels", "copies", "fills")])
     used = frames.used_devices(activities)
-    process, device, gpu = activities.process[used], activities.device[used], integers(pids)[used]
+    process, device, gpu = activities.process[used], activities.device[used], gpus_of[used]
     known = _properties_by_id(properties)
     gpus = [known.get(number, {}) for number in gpu.tolist()]
     name = clean_names([str(gpu_properties.get("name", "")) for gpu_properties in gpus])

@@ -71,7 +71,7 @@ def _gunzipped(path: Path, largest: int) -> bytes:
 
 
 def _too_large(path: Path, largest: int) -> str:
-    return f"{path.name}: over {largest >> 30} GiB; record less, such as fewer steps"
+    return f"{path.name}: over {round(largest / (1 << 30))} GiB; record less, such as fewer steps"
 
 
 # -- The JSON of a trace
@@ -88,11 +88,14 @@ DAMAGE = (ValueError, RecursionError)
 
 def is_json(path: Path) -> bool:
     """Return whether a file, packed or not, begins as JSON does."""
+    return head_of(path).lstrip(SPACE)[:1] in OPENINGS
+
+
+def head_of(path: Path) -> bytes:
+    """Return the first bytes of a file, unpacked if it is packed."""
     with path.open("rb") as file:
         head = file.read(HEAD)
-    if head.startswith(GZIP):
-        head = _unpacked_head(head)
-    return head.lstrip(SPACE)[:1] in OPENINGS
+    return _unpacked_head(head) if head.startswith(GZIP) else head
 
 
 def read_json(path: Path) -> tuple[dict[str, Any], list[Any]]:
@@ -258,6 +261,27 @@ class Events:
     def ints(self, key: str) -> Ints:
         """Return an integer argument, -1 where it is absent."""
         return integers(self.column(key))
+
+    def texts(self, key: str) -> frames.Names:
+        """Return an argument that is a text, '' where it is none."""
+        return frames.Names.of(v if type(v) is str else "" for v in self.column(key))
+
+    def extents(self, key: str) -> list[Ints]:
+        """Return the numbers of a list such as a grid, along each axis."""
+        lists = [extents if type(extents) is list else () for extents in self.column(key)]
+        return [
+            integers([each[axis] if len(each) > axis else None for each in lists])
+            for axis in range(3)
+        ]
+
+    @property
+    def names(self) -> frames.Names:
+        return frames.Names.of(self.name)
+
+    @property
+    def gpu(self) -> Ints:
+        """The pid of each event of a device, which is the number of the GPU."""
+        return integers([pid for pid, _ in self.where])
 
 
 @record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -143,7 +144,7 @@ def ranges(events: Events, places: Places) -> tuple[frames.Ranges, Texts]:
     """Return the frame `ranges`, in the order of the trace (outer before inner), and its texts."""
     category = np.array([_category(name) for name in events.category], np.int64)
     is_op = (category == CATEGORIES.index(OP)).tolist()
-    op_names, overloads = _split_overloads(events.name, is_op)
+    op_names, overloads = split_overloads(events.name, is_op)
     raw_texts = map(_range_text, op_names, is_op, events.args)
     raw = frames.Names.of(raw_texts)
     text = raw.codes
@@ -153,7 +154,7 @@ def ranges(events: Events, places: Places) -> tuple[frames.Ranges, Texts]:
         "name": frames.Names(code[text], names),
         "kind": frames.Names(np.zeros(len(events), np.int64), frames.RANGE_KINDS),
         "category": frames.Names(category, CATEGORIES),
-        "json": clean_names([*map(_details, overloads, events.args)]),
+        "json": clean_names([*map(details_of, overloads, events.args)]),
         "text": text,
     }
     return frames.Ranges(columns | _domains(events.name, category)), texts
@@ -214,7 +215,7 @@ def _domains(names: Sequence[str], category: Ints) -> dict[str, Any]:
 OVERLOAD = re.compile(r"([a-z]\w*::\w+)\.(\w+)")
 
 
-def _split_overloads(
+def split_overloads(
     names: Sequence[str], is_op: Sequence[bool]
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names of ops without overloads, and the overloads, '' for none."""
@@ -241,7 +242,7 @@ def _range_text(name: str, is_op: bool, args: dict[str, Any]) -> str:
     return name + "".join(parts)
 
 
-def _details(overload: str, args: dict[str, Any]) -> str:
+def details_of(overload: str, args: dict[str, Any]) -> str:
     """Return overload, inputs and the arguments of a collective as JSON, '' for none."""
     result: dict[str, Any] = {"overload": overload} if overload else {}
     if TYPES in args:  # a trace has all of them, or none
@@ -345,10 +346,10 @@ def _capture(
     span = (min(int(t.start.min()) for t in tables), max(int(t.end.max()) for t in tables))
     epoch = int(integers([head.get(BASE)])[0]) if BASE in head else 0
     warnings = (
-        *_missing_warnings(
+        *missing_warnings(
             name, trace_events, ranges=range_frame, launches=launch_frame, activities=activity_frame
         ),
-        *_skipped_warnings(name, trace_events),
+        *skipped_warnings(name, trace_events),
     )
     version = str(head.get(VERSION, ""))
     capture = Capture(
@@ -361,7 +362,7 @@ def _capture(
                 warnings=warnings,
                 epoch_ns=epoch + trace_events.zero,
                 metadata=_metadata(head),
-                beside=_unread(trace_events),
+                beside=unread(trace_events),
             ),
         ),
         ranges=range_frame,
@@ -402,25 +403,34 @@ ON_DEVICE = re.compile(
 )
 
 
-def _unread(events: TraceEvents) -> dict[str, int]:
+class LeftOut(Protocol):
+    """What is not read of a trace, as `TraceEvents` counts it."""
+
+    @property
+    def broken(self) -> int: ...
+    @property
+    def unknown(self) -> Counter[str]: ...
+
+
+def unread(events: LeftOut) -> dict[str, int]:
     """Return the number of events of a device that are not read, as `Facts.beside` has it."""
     count = sum(n for kind, n in events.unknown.items() if ON_DEVICE.search(kind))
     return {UNREAD: count} if count else {}
 
 
-def _missing_warnings(
+def missing_warnings(
     name: str,
-    events: TraceEvents,
+    events: LeftOut,
     ranges: frames.Ranges,
     launches: frames.Launches,
     activities: frames.Activities,
 ) -> list[str]:
     """Return the warnings about missing kinds of records."""
     if not len(activities):
-        unread = _unread(events).get(UNREAD)
+        count = unread(events).get(UNREAD)
         why = (
-            f"the {unread} events of a device are of kinds that are not read"
-            if unread
+            f"the {count} events of a device are of kinds that are not read"
+            if count
             else "was ProfilerActivity.CUDA on?"
         )
         return [f"{name}: no kernels, memcpys or memsets; {why}"]
@@ -430,7 +440,7 @@ def _missing_warnings(
     return [f"{name}: {text}" for text in lines]
 
 
-def _skipped_warnings(name: str, events: TraceEvents) -> list[str]:
+def skipped_warnings(name: str, events: LeftOut) -> list[str]:
     """Return the warnings about events that are invalid or of unknown categories."""
     lines = []
     if events.broken:

@@ -6,7 +6,7 @@ In README.md and docs/*.md, an HTML comment before a fenced block says what the 
     <!-- output -->    what the block before it printed, exactly
 
 `<!-- corpus-run -->` and `<!-- corpus-output -->` are run apart, beside the real profiles that they name; `made-…`
-beside made.sqlite, a report with samples of hardware counters, and cpu-training.xplane.pb, a profile of JAX. A page's first `<!-- run -->` block must make what
+beside made.sqlite, a report with samples of hardware counters, cpu-training.xplane.pb, a profile of JAX, and cuspy.pftrace, a trace of PyTorch. A page's first `<!-- run -->` block must make what
 the later ones use (`bridge demo` does).
 """
 
@@ -77,6 +77,7 @@ def prepare(text: str, kind: str, folder: Path) -> None:
     if kind == "made-":
         made(folder / "made.sqlite")
         shutil.copy(ROOT / "tests/xplane/data/cpu-training.xplane.pb", folder)
+        shutil.copy(ROOT / "tests/perfetto/data/cuspy.pftrace", folder)
     elif kind == "corpus-":
         commands = "\n".join(body for mark, body in blocks(text) if mark == "corpus-run")
         for name in set(PROFILE.findall(commands)):

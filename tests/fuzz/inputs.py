@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import random
@@ -131,6 +132,12 @@ def _profiles(folder: Path) -> list[Path]:
     return [TESTS / "xplane/data/cpu-training.xplane.pb", made]
 
 
+def _perfetto(folder: Path) -> list[Path]:
+    unpacked = folder / "cuspy.pftrace"
+    unpacked.write_bytes(gzip.decompress((TESTS / "perfetto/data/cuspy.pftrace").read_bytes()))
+    return [unpacked]
+
+
 def _logs(_: Path) -> list[Path]:
     return sorted((TESTS / "onednn/data").glob("*.log"))
 
@@ -156,6 +163,7 @@ IMPORTERS = {
     "recording": Importer(documents.of_lines, opening.report, _recordings),
     "snapshot": Importer(_of_snapshot, opening.report, _snapshots),
     "xplane": Importer(bytes_of, opening.report, _profiles),
+    "perfetto": Importer(bytes_of, opening.report, _perfetto),
     "onednn": Importer(documents.of_cells, opening.log, _logs),
     "budget": Importer(documents.of_text, opening.budget, _written("budget.toml", BUDGET)),
     "rules": Importer(documents.of_text, opening.rules, _written("rules.toml", RULES)),

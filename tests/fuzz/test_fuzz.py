@@ -19,7 +19,7 @@ SEEDS = Path(__file__).with_name("seeds")
 LARGEST = 130_000  # bytes of an input: a case of a large one takes seconds
 CASES = {
     "nsys": 14, "kineto": 7, "ncu-csv": 14, "ncu-rep": 4, "recording": 20, "snapshot": 14, "onednn": 20, "budget": 40,
-    "rules": 40, "kernel-rules": 40, "xplane": 14,
+    "rules": 40, "kernel-rules": 40, "xplane": 14, "perfetto": 14,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from witness import kineto
 
 import bridge
 from bridge import importers
+from bridge.importers import frames
 
 THREADS = (1, 2, "1890023232")
 time = st.integers(0, 60_000)  # ns
@@ -205,6 +206,27 @@ def test_kernels_of_graphs_have_names_among_their_arguments(tmp_path):
     assert time["qkv", "layers.0"] == 2_000
     assert time["attention (backward)", "(no module)"] == 4_000
     assert "of no graph" not in table["op"].tolist()
+
+
+def test_copies_memsets_and_lanes_of_cuspy(tmp_path):
+    """It calls all copies alike and tells the rest as arguments; work of a graph may be moved to another lane."""
+    copied = {"copy_kind": "HtoD", "src_kind": "pageable", "dst_kind": "device"}
+    at = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
+    moved = made.kernel("k", 65, 2, 9, graph_id=3, graph_node_id=1, stream=900)
+    moved["args"]["original_stream"] = 26
+    events = [
+        *made.small(), moved,
+        made.event("gpu_memcpy", "Memcpy", 70, 1, **at, **copied),
+        made.event("gpu_memcpy", "Memcpy", 72, 1, **at, **copied | {"copy_kind": 77, "src_kind": 88}),
+        made.event("gpu_memset", "Memset", 74, 1, **at, memory_kind=3),
+        made.event("gpu_memset", "Memset", 76, 1, **at, memory_kind=0),
+    ]  # fmt: skip
+    work = importers.load(made.write(tmp_path / "t.json", made.trace(events))).activities
+    assert work.stream.tolist()[1] == 26
+    assert work.name.tolist()[2:4] == ["[CUDA memcpy Host-to-Device]", "[CUDA memcpy Unknown]"]
+    kinds = zip(work.source_kind.tolist(), work.target_kind.tolist(), strict=True)
+    pageable, device, unknown = (frames.MEMORY_KINDS.index(kind) for kind in ("pageable", "device", "unknown"))  # fmt: skip
+    assert [*kinds][2:] == [(pageable, device), (-1, -1), (-1, device), (-1, unknown)]
 
 
 def test_graphs_and_events(tmp_path):

@@ -1,0 +1,1 @@
+"""Traces of PyTorch's Cuspy in the format of Perfetto."""

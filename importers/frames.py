@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 # (16 bits), process id (24), thread id (24).
 ID_BITS = 0xFFFFFF
 PID_SHIFT = 24  # of the id of a process in a globalPid
-GRAPH_NODES_THREAD = (
-    ID_BITS  # annotations of nodes of CUDA graphs: no thread of a program has this number
-)
+# No thread of a program has these numbers: annotations of nodes of CUDA graphs, and nodes that ran on the host.
+GRAPH_NODES_THREAD, HOST_NODES_THREAD = ID_BITS, ID_BITS - 1
 Process = TypeVar("Process", int, Ints)
 
 # Constants of `bridge.annotate`: the marker in the payloads that all slices of a call share, and
@@ -43,6 +42,8 @@ CALL_ID_SHIFT = 48
 # The domain and the names of ranges that nsys --trace=python-gil records for threads of Python.
 GIL_DOMAIN, HOLDS_GIL, WAITS_FOR_GIL = "GIL Trace", "Holding GIL", "Waiting for GIL"
 COUNTER = "counter:"
+# The category of ranges that are callbacks in CUDA graphs, and the key of the id of a node in details of ranges.
+GRAPH_HOST_NODE, GRAPH_NODE = "graph_host_node", "graph_node"
 
 # The codes of these names are the same in all captures.
 ACTIVITY_KINDS = KERNEL, MEMCPY, MEMSET, GRAPH = ("kernel", "memcpy", "memset", "graph")

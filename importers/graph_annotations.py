@@ -21,7 +21,7 @@ from bridge.importers import frames, plain_data
 from bridge.importers.arrays import MISSING, Flags, Ints
 from bridge.importers.capture import Capture
 from bridge.importers.errors import NotAReport
-from bridge.importers.frames import GRAPH_NODES_THREAD, Names
+from bridge.importers.frames import GRAPH_NODES_THREAD, HOST_NODES_THREAD, ID_BITS, Names
 from bridge.importers.kineto.events import unpacked
 from bridge.importers.listener import Listener
 from bridge.importers.records import record
@@ -39,8 +39,8 @@ WIDTH = 2 * DEPTH  # ns for the ranges of one label
 
 
 def is_of_graph_node(thread: Ints) -> Flags:
-    """Tell which threads are those of annotations: what is there is of no thread of the program."""
-    result: Flags = (thread & GRAPH_NODES_THREAD) == GRAPH_NODES_THREAD
+    """Tell which threads are those of nodes of CUDA graphs: what is there is of no thread of the program."""
+    result: Flags = (thread & ID_BITS) >= HOST_NODES_THREAD
     return result
 
 

@@ -17,6 +17,7 @@ from bridge.importers import frames
 from bridge.importers.arrays import scatter
 from bridge.importers.capture import Capture
 from bridge.importers.frames import key_codes
+from bridge.importers.graph_annotations import is_of_graph_node
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from bridge.join.attribution import (
@@ -135,6 +136,7 @@ class _Waiting:
         process = self.range_process[first_range]
         place = self.capture.ranges.report[first_range], self.capture.ranges.thread[first_range]
         may_wait = ~self._has_name("thread", *place) & np.isin(process, self.call_process[call])
+        may_wait &= ~is_of_graph_node(place[1])  # a callback of a CUDA graph waits for nothing
         for n in np.flatnonzero(may_wait).tolist():  # one iteration per stack
             stack = nesting.stack[edges[n]]
             is_other = self.attribution.stack[call] != stack

@@ -52,7 +52,7 @@ def _outside_brackets(name: str) -> list[str]:
 # -- The processes of device events
 
 
-ON_DEVICE = ("kernels", "copies", "fills", "syncs", "records")
+ON_DEVICE = ("kernels", "copies", "fills", "syncs", "records", "host_nodes", "event_nodes")
 
 
 class DeviceEvents(Protocol):
@@ -203,18 +203,24 @@ def _common_columns(events: DeviceEvents, process: Ints) -> dict[str, Ints]:
 def _frame(
     specific: dict[str, frames.Column], events: DeviceEvents, process: Ints
 ) -> frames.Activities:
-    graph, node = (events.ints(key) for key in ("graph id", "graph node id"))
-    # Cuspy writes the lower half of CUDA's id of a node; the upper is the id of the graph.
-    is_half = (graph > 0) & (node >= 0) & (node >> 32 == 0)
-    node = np.where(is_half, graph << 32 | node, node)
+    graph, node = nodes_of(events)
     columns = {
         **_common_columns(events, process),
-        "graph": np.where(graph > 0, graph, MISSING),  # 0 stands for none
-        "graph_node": np.where(node > 0, node, MISSING),
+        "graph": graph,
+        "graph_node": node,
         "bytes": events.ints("bytes"),
         **specific,
     }
     return frames.Activities(columns)
+
+
+def nodes_of(events: DeviceEvents) -> tuple[Ints, Ints]:
+    """Return the graph and the node of each event, -1 where it is of none, which is written as 0."""
+    graph, node = (events.ints(key) for key in ("graph id", "graph node id"))
+    # Cuspy writes the lower half of CUDA's id of a node; the upper is the id of the graph.
+    is_half = (graph > 0) & (node >= 0) & (node >> 32 == 0)
+    node = np.where(is_half, graph << 32 | node, node)
+    return np.where(graph > 0, graph, MISSING), np.where(node > 0, node, MISSING)
 
 
 def _kernels(events: DeviceEvents) -> dict[str, frames.Column]:

@@ -210,8 +210,8 @@ def clean_names(texts: Sequence[str]) -> frames.Names:
 
 
 SPAN, META = "X", "M"  # phases of Chrome's trace format
-RANGES, CALLS, KERNELS, COPIES, FILLS, SYNCS, RECORDS, MEMORY = SORTS = (
-    "ranges", "calls", "kernels", "copies", "fills", "syncs", "records", "memory"
+RANGES, CALLS, KERNELS, COPIES, FILLS, SYNCS, RECORDS, MEMORY, HOST_NODES, EVENT_NODES = SORTS = (
+    "ranges", "calls", "kernels", "copies", "fills", "syncs", "records", "memory", "host_nodes", "event_nodes"
 )  # fmt: skip
 INSTANT, ALLOCATOR = "i", "[memory]"  # phase and name of allocations and releases
 OP, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
@@ -231,6 +231,8 @@ SORT_OF = {
     "Memset": FILLS,
     "cuda_sync": SYNCS,
     "cuda_event": RECORDS,
+    frames.GRAPH_HOST_NODE: HOST_NODES,
+    "graph_event_node": EVENT_NODES,
 }
 PYTORCH_CATEGORIES = frozenset(name for name in SORT_OF if "_" in name)
 # Not read: annotations projected to the GPU, which the rest determines, and the profiler's spans.

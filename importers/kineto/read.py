@@ -34,6 +34,7 @@ from bridge.importers.kineto.events import (
     clean_names,
     integers,
 )
+from bridge.importers.kineto.graph_nodes import with_host_nodes
 from bridge.importers.range_texts import name_lengths
 from bridge.importers.texts import Texts
 
@@ -41,7 +42,7 @@ from bridge.importers.texts import Texts
 
 
 BITS = 24
-MAX_NUMBER = frames.GRAPH_NODES_THREAD - 1
+MAX_NUMBER = frames.HOST_NODES_THREAD - 1
 Where = tuple[Any, Any]
 
 
@@ -113,7 +114,7 @@ def _identifier(value: Any) -> int | str:
 def numbers_of(values: Iterable[Any]) -> dict[int | str, int]:
     """Number distinct values: by themselves where they fit into 24 bits, else from the top.
 
-    The largest number of all is left out: it is `frames.GRAPH_NODES_THREAD`.
+    The largest numbers of all are left out: `frames.GRAPH_NODES_THREAD` and `frames.HOST_NODES_THREAD`.
     """
     distinct = dict.fromkeys(map(_identifier, values))
     numbers = {
@@ -377,7 +378,7 @@ def _capture(
         texts=texts,
         chains=call_chains(by[RANGES]),
     )
-    return annotated_by_arguments(capture, by[KERNELS].args)
+    return annotated_by_arguments(with_host_nodes(capture, by, process), by[KERNELS].args)
 
 
 def _metadata(head: Mapping[str, Any]) -> dict[str, Any]:

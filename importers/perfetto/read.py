@@ -20,6 +20,8 @@ from bridge.importers.graph_annotations import MODULES, NAME, PHASE, annotated_b
 from bridge.importers.kineto.device import DeviceEvents, activities, devices, owners, waits
 from bridge.importers.kineto.events import (
     CALLS,
+    EVENT_NODES,
+    HOST_NODES,
     NS_PER_US,
     PYTORCH_CATEGORIES,
     RANGES,
@@ -29,6 +31,7 @@ from bridge.importers.kineto.events import (
     head_of,
     unpacked,
 )
+from bridge.importers.kineto.graph_nodes import FUNCTION, with_host_nodes
 from bridge.importers.kineto.read import PRODUCT, missing_warnings, skipped_warnings, unread
 from bridge.importers.nsys.tables import JSON, Details, has_detail
 from bridge.importers.perfetto.host import Threads, launches, ranges
@@ -58,11 +61,15 @@ FOREIGN = (
 )
 SEVERAL = "several traces one after another; give each in a file of its own"
 # The kinds of work of GPUs, as Cuspy calls them; annotations are derived from others.
-KERNEL, COPY, FILL = OWN_KINDS = ("Kernel", "Memcpy", "Memset")
+KERNEL, COPY, FILL, EVENT_NODE, HOST_NODE = KINDS = (
+    "Kernel",
+    "Memcpy",
+    "Memset",
+    "EventRecord",
+    "HostNode",
+)
 DERIVED = "Annotation"
-# What is not read, as traces in JSON call it.
 UNNAMED = "unnamed"
-UNREAD_KINDS = {"EventRecord": "graph_event_node", "HostNode": "graph_host_node"}
 # What Kineto calls the numbers of work, and where they are in this format.
 EXTRA = {
     "device": "device id", "context": "context id", "stream": "stream id", "correlation": "correlation",
@@ -108,7 +115,7 @@ def _check_writer(name: str, trace: Trace) -> None:
     """Raise NotAReport for the trace of another program, or for several."""
     categories = {*trace.entries(CATEGORIES).names.texts}
     kinds = {*trace.entries(STAGES).names.texts}
-    if not categories & PYTORCH_CATEGORIES and not kinds.issuperset(OWN_KINDS):
+    if not categories & PYTORCH_CATEGORIES and not kinds.issuperset(KINDS[:3]):
         raise NotAReport(f"{name}: {FOREIGN}")
     if len(trace.interned) > 1:
         raise NotAReport(f"{name}: {SEVERAL}")
@@ -133,7 +140,7 @@ class _Found:
         tracks = trace.tracks
         slices, stages = (
             trace.slices(tracks),
-            trace.stages([*EXTRA.values()], (*SAID, ARCHITECTURE)),
+            trace.stages([*EXTRA.values()], (*SAID, ARCHITECTURE, FUNCTION)),
         )
         start = np.concatenate((slices.start, stages.start))
         possible = _are_possible(start, np.concatenate((slices.end, stages.end)))
@@ -148,20 +155,19 @@ class _Found:
         sort = _sorts(slices)
         host = np.unique(slices.track[sort.among(RANGES, CALLS)])
         kinds = stages.kind
-        left_out = ~kinds.among(*OWN_KINDS, DERIVED)
+        left_out = ~kinds.among(*KINDS, DERIVED)
         return cls(
             threads=Threads.of(tracks, host),
             slices={kind: slices.take(np.flatnonzero(sort == kind)) for kind in SLICES},
-            work={kind: stages.take(np.flatnonzero(kinds == kind)) for kind in OWN_KINDS},
+            work={kind: stages.take(np.flatnonzero(kinds == kind)) for kind in KINDS},
             zero=zero,
             broken=broken,
-            unknown=_counts(slices.category[sort.codes == MISSING])
-            + _counts(Names(kinds.codes, [UNREAD_KINDS.get(k, k) for k in kinds.texts])[left_out]),
+            unknown=_counts(slices.category[sort.codes == MISSING]) + _counts(kinds[left_out]),
         )
 
     def capture(self, name: str, *, with_json: bool) -> Capture:
         host = len(self.slices[RANGES]) + len(self.slices[CALLS])
-        if not host + sum(map(len, self.work.values())):
+        if not host + sum(len(self.work[kind]) for kind in (KERNEL, COPY, FILL)):
             raise NothingRecorded(
                 f"{name}: no ops, no CUDA calls and no kernels; was the profiler running while they were?"
             )
@@ -172,6 +178,8 @@ class _Found:
             "kernels": _Work(self.work[KERNEL], self.work[KERNEL].name),
             "copies": _Work(self.work[COPY], self.work[COPY].kind),
             "fills": _Work(self.work[FILL], self.work[FILL].kind),
+            EVENT_NODES: _Work(self.work[EVENT_NODE], self.work[EVENT_NODE].kind),
+            HOST_NODES: _Work(self.work[HOST_NODE], self.work[HOST_NODE].kind),
             "syncs": _Syncs(self.slices[SYNCS]),
             "records": _Syncs(self.slices[SYNCS].take(np.empty(0, np.int64))),
         }
@@ -200,6 +208,7 @@ class _Found:
             devices=devices(_properties(self.work[KERNEL]), by, activity_frame),
             texts=texts,
         )
+        capture = with_host_nodes(capture, by, process)
         return annotated_by_arguments(capture, _Annotations(self.work[KERNEL]))
 
 
@@ -283,8 +292,8 @@ class _Work:
             return result
         return np.where((self.ints(GRAPH) > 0) & (result == MISSING), 0, result)
 
-    def texts(self, _key: str) -> Names:
-        return Names.none(len(self))
+    def texts(self, key: str) -> Names:
+        return self.stages.texts.get(key, Names.none(len(self)))
 
     def extents(self, key: str) -> list[Ints]:
         return [self.stages.numbers[f"{key} {axis}"] for axis in AXES]

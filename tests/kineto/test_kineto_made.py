@@ -229,6 +229,33 @@ def test_copies_memsets_and_lanes_of_cuspy(tmp_path):
     assert [*kinds][2:] == [(pageable, device), (-1, -1), (-1, device), (-1, unknown)]
 
 
+def test_callbacks_in_graphs_are_of_no_thread_of_the_program(tmp_path):
+    """They adopt no work of autograd, are no steps, and have a name even where none was recorded."""
+    at = {"pid": 0, "tid": 7, "device": 0, "stream": 7, "graph_id": 3}
+    names = {"ph": "M", "name": "thread_name", "pid": made.PID, "tid": 77, "args": {"name": "pt_autograd_0"}}  # fmt: skip
+    host = [made.event("graph_host_node", "HostNode", 5 * n, 4, **at, graph_node_id=n) for n in range(1, 30)]  # fmt: skip
+    host[7]["args"]["host fn"] = "std::function<void ()>::call"
+    events = [
+        names, *host, made.event("user_annotation", "loss.backward", 10, 90), made.call(31, 5, 4, tid=77),
+        made.kernel("of_autograd", 60, 12, 4), made.event("graph_event_node", "EventRecord", 70, 0, **at, graph_node_id=0),
+    ]  # fmt: skip
+    report = bridge.load(made.write(tmp_path / "t.json", made.trace(events)))
+    assert report.op_kernels["op"].tolist() == ["loss.backward"]
+    by_op = report.by("op").set_index("op")["calls"].to_dict()
+    assert by_op == {"loss.backward": 1, "HostNode": 28, "std::function<void ()>::call": 1}
+    assert report.totals["gpu_ns"] == 12_000
+    assert not len(report.by("step"))
+    assert report.capture.marks.json.tolist() == [json.dumps({"graph": 3, "graph_node": 3 << 32})]
+
+
+def test_callbacks_of_a_trace_without_a_host(tmp_path):
+    at = {"pid": 0, "tid": 7, "device": 0, "stream": 7, "graph_id": 3, "graph_node_id": 1}
+    events = [made.kernel("k", 10, 5, 0), made.event("graph_host_node", "HostNode", 20, 30, **at)]
+    capture = importers.load(made.write(tmp_path / "t.json", made.trace(events)))
+    assert capture.ranges.thread.tolist() == [frames.HOST_NODES_THREAD]
+    assert capture.facts[0].span == (1_000, 41_000)
+
+
 def test_graphs_and_events(tmp_path):
     events = [
         *made.small(),

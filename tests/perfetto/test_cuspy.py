@@ -87,11 +87,41 @@ def test_kernels_are_those_of_a_plain_loop_over_googles_classes(trace):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("path", [TRACE, TWIN], ids=["pftrace", "json"])
+def test_callbacks_and_records_of_events_in_graphs(path):
+    """What PyTorch's file says of them, in a plain loop; they add no time of a GPU."""
+    with gzip.open(TWIN) as file:
+        written = json.load(file)
+    report, base = bridge.load(path), written["baseTimeNanoseconds"]
+    expected = defaultdict(list)
+    for event in written["traceEvents"]:
+        if event.get("cat") in {"graph_host_node", "graph_event_node"}:
+            start, args = base + round(event["ts"] * 1000), event["args"]
+            node = args["graph id"] << 32 | args["graph node id"]
+            expected[event["cat"]].append((start, start + round(event["dur"] * 1000), args.get("host fn"), node))  # fmt: skip
+    capture = report.capture
+    zero = capture.facts[0].epoch_ns
+    for kind, table, name in (("graph_host_node", capture.ranges, "my_callback"), ("graph_event_node", capture.marks, "EventRecord")):  # fmt: skip
+        rows = table.take(table.thread & frames.ID_BITS == frames.HOST_NODES_THREAD)
+        start = rows["start" if kind == "graph_host_node" else "time"]
+        end = rows.end if kind == "graph_host_node" else start
+        node = [json.loads(text)["graph_node"] for text in rows.json]
+        found = zip((start + zero).tolist(), (end + zero).tolist(), rows.name, node, strict=True)
+        assert [*found] == [(a, b, name, n) for a, b, _, n in expected[kind]]
+        assert len(rows) == 2
+    work = capture.activities
+    assert report.totals["gpu_ns"] == int((work.end - work.start).sum()) == 193_453
+    op = report.by("op").set_index("op").loc["my_callback"]
+    assert (op["calls"], op["kernels"], op["gpu_total_ns"]) == (2, 0, 0)
+    assert capture.warnings == ()
+
+
+@pytest.mark.slow
 def test_perfettos_trace_processor_sees_the_same_times(trace, trace_processor):
     rows = trace_processor(TRACE).query("select name, count(*) as n, sum(dur) as ns from slice group by name")  # fmt: skip
     theirs = {row.name: (row.n, row.ns) for row in rows}
     ours: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    ranges = trace.ranges.take(trace.ranges.thread & frames.ID_BITS != frames.GRAPH_NODES_THREAD)
+    ranges = trace.ranges.take(trace.ranges.thread & frames.ID_BITS < frames.HOST_NODES_THREAD)
     kernels = trace.activities.take(trace.activities.kind == "kernel")
     for names, table in ((ranges.name, ranges), (trace.launches.name, trace.launches), (["Kernel"] * 30, kernels)):  # fmt: skip
         for name, ns in zip(names, (table.end - table.start).tolist(), strict=True):
@@ -119,6 +149,8 @@ def test_commands_read_it(folder):
     assert command("import", path).exit_code == 0
     assert "aten::mm" in command("report", "--by", "op").stdout
     assert command("trace", path, "-o", "t.json").exit_code == 0
+    drawn = json.loads(Path("t.json").read_text())["traceEvents"]
+    assert {"my_callback", "EventRecord"} <= {event["name"] for event in drawn}
 
 
 @pytest.mark.slow

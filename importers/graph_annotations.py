@@ -1,10 +1,10 @@
 """What PyTorch says of nodes of CUDA graphs, beside a profiler's report: names and Python lines of their kernels.
 
 PyTorch 2.12 and later write two files: `torch.cuda.graph_annotations.get_kernel_annotations` as a pickle, and
-`dump_kernel_py_stacks` as JSON packed by gzip. Both name a node by CUDA's tools id, the id of the graph in the upper
-32 bits and that of the node in the lower, which profilers record of each kernel of a replay. Here each node gets an
-event that created it, within ranges of its names, at the begin of the report: its work is attributed as if the
-report held the capture of the graph.
+`dump_kernel_py_stacks` as JSON packed by gzip; `graph_topology` reads a third. Both name a node by CUDA's tools id,
+the id of the graph in the upper 32 bits and that of the node in the lower, which profilers record of each kernel of
+a replay. Here each node gets an event that created it, within ranges of its names, at the begin of the report: its
+work is attributed as if the report held the capture of the graph.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bridge.importers.arrays import MISSING, Flags, Ints
 from bridge.importers.capture import Capture
 from bridge.importers.errors import NotAReport
 from bridge.importers.frames import GRAPH_NODES_THREAD, HOST_NODES_THREAD, ID_BITS, Names
+from bridge.importers.graph_topology import Topology, callbacks, topology_of, with_functions
 from bridge.importers.kineto.events import unpacked
 from bridge.importers.listener import Listener
 from bridge.importers.records import record
@@ -72,14 +73,18 @@ class Annotations:
         return len(self.node)
 
 
-def read_annotations(paths: Sequence[Path]) -> list[Annotations]:
-    """Read files of annotations and of Python stacks; what two files say of the same nodes becomes one.
+def read_annotations(paths: Sequence[Path]) -> list[Annotations | Topology]:
+    """Read files of annotations, of Python stacks, and of graphs; what the first two say of the same nodes becomes one.
 
     Raises NotAReport for other files.
     """
     result: list[tuple[str, dict[int, dict[str, Any]]]] = []
+    topologies = []
     for path in paths:
         entries = _entries(path)
+        if isinstance(entries, Topology):
+            topologies.append(entries)
+            continue
         if any(entries == others for _, others in result):
             continue  # given twice
         others = next((others for _, others in result if _completes(others, entries)), None)
@@ -87,7 +92,7 @@ def read_annotations(paths: Sequence[Path]) -> list[Annotations]:
             result.append((path.name, entries))
         else:
             others.update({node: others.get(node, {}) | entry for node, entry in entries.items()})
-    return [_labelled(name, entries) for name, entries in result]
+    return [*(_labelled(name, entries) for name, entries in result), *topologies]
 
 
 def _completes(others: Mapping[int, Any], entries: Mapping[int, Any]) -> bool:
@@ -96,21 +101,25 @@ def _completes(others: Mapping[int, Any], entries: Mapping[int, Any]) -> bool:
     return bool(both) and all(others[node].keys().isdisjoint(entries[node]) for node in both)
 
 
-def _entries(path: Path) -> dict[int, dict[str, Any]]:
-    """Return the ``annotation`` or the ``stack`` of each node in a file."""
+def _entries(path: Path) -> dict[int, dict[str, Any]] | Topology:
+    """Return the ``annotation`` or the ``stack`` of each node in a file, or the graphs in it."""
     parsed = plain_data.parse(path.name, unpacked(path, MAX_BYTES), WHAT)
-    if not isinstance(parsed, dict) or not parsed:
-        raise NotAReport(_odd(path))
     try:
-        return {_id(node): _entry(value) for node, value in parsed.items()}
-    except (TypeError, ValueError) as error:
+        if topology := topology_of(path.name, parsed):
+            return topology
+        nodes = parsed.items() if isinstance(parsed, dict) else ()
+        entries = {_id(node): _entry(value) for node, value in nodes}
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise NotAReport(_odd(path)) from error
+    if not entries:
+        raise NotAReport(_odd(path))
+    return entries
 
 
 def _odd(path: Path) -> str:
     return (
         f"{path.name}: no annotations of CUDA graphs: give what get_kernel_annotations() returns, as a pickle,"
-        " or what dump_kernel_py_stacks() writes"
+        " what dump_kernel_py_stacks() writes, or what get_graph_data() returns, as a pickle or JSON"
     )
 
 
@@ -181,7 +190,9 @@ def _details(entry: dict[str, Any]) -> str:
 Home = tuple[int, int]  # a report and a process
 
 
-def annotated(capture: Capture, files: Iterable[Annotations], listener: Listener) -> Capture:
+def annotated(
+    capture: Capture, files: Iterable[Annotations | Topology], listener: Listener
+) -> Capture:
     """Return the capture with the nodes of CUDA graphs as files label them; each belongs to one process.
 
     That is the process with most of its nodes. Raises NotAReport for a file that labels no node of the
@@ -190,6 +201,12 @@ def annotated(capture: Capture, files: Iterable[Annotations], listener: Listener
     known = _known_nodes(capture)
     for one in files:
         home = _home(capture, known, one)
+        if isinstance(one, Topology):
+            ranges = capture.ranges
+            of_home = (ranges.report == home[0]) & (ranges.process == home[1])
+            capture, named = with_functions(capture, one, of_home)
+            listener.say(f"{one.source}: names {named} callbacks of CUDA graphs that had no name")
+            continue
         labelled = _of_nodes(capture, one, known[home])
         listener.say(
             f"{one.source}: labels {len(labelled)} of {len(known[home])} nodes of CUDA graphs"
@@ -242,12 +259,14 @@ def annotated_by_process(
 
 
 def _known_nodes(capture: Capture) -> dict[Home, Ints]:
-    """Return the nodes of CUDA graphs in each process: those with work, and those that were copied or created."""
+    """Return the nodes of CUDA graphs in each process: those that ran, and those that were copied or created."""
     work, events = capture.activities, capture.graph_nodes
     columns = [(work.report, work.process, work.graph_node)]
     columns += [
         (events.report, events.process, column) for column in (events.node, events.original)
     ]
+    rows, node = callbacks(capture)
+    columns.append((capture.ranges.report[rows], capture.ranges.process[rows], node))
     report, process, node = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     is_node = node != MISSING
     report, process, node = report[is_node], process[is_node], node[is_node]
@@ -255,7 +274,7 @@ def _known_nodes(capture: Capture) -> dict[Home, Ints]:
     return {(r, p): np.unique(node[(report == r) & (process == p)]) for r, p in homes}
 
 
-def _home(capture: Capture, known: Mapping[Home, Ints], labelled: Annotations) -> Home:
+def _home(capture: Capture, known: Mapping[Home, Ints], labelled: Annotations | Topology) -> Home:
     """Return the process whose nodes a file labels."""
     counts = {home: int(np.isin(nodes, labelled.node).sum()) for home, nodes in known.items()}
     most = max(counts.values(), default=0)

@@ -231,8 +231,8 @@ graph_annotations = report_option(
     "--graph-annotations",
     multiple=True,
     type=FILE,
-    help="What PyTorch says of nodes of CUDA graphs: a pickle of get_kernel_annotations(), or what"
-    " dump_kernel_py_stacks() writes. May be repeated.",
+    help="What PyTorch says of nodes of CUDA graphs: a pickle of get_kernel_annotations(), what"
+    " dump_kernel_py_stacks() writes, or get_graph_data() as a pickle or JSON. May be repeated.",
     rare=True,
 )
 ncu_option = report_option(

@@ -77,6 +77,92 @@ def stacks(tmp_path: Path) -> Path:
     return path
 
 
+def topology(
+    graph: int, callbacks: dict[int, str | None], *, kernels: int = 4
+) -> dict[str, object]:
+    """Return what PyTorch's get_graph_data() says of a graph of kernels and callbacks, one after another."""
+
+    def node(index: int) -> dict[str, object]:
+        is_host = index in callbacks
+        return {
+            "index": index, "node_type": "host" if is_host else "kernel", "tools_id": graph << 32 | index,
+            "graph_id": graph, "node_id": index, "kernel_name": None if is_host else "k",
+            "grid_dim": None if is_host else (8, 2, 1), "block_dim": None if is_host else (128, 1, 1),
+            "shared_mem_bytes": None if is_host else 0, "event_ptr": 0, "host_fn_addr": 4096 if is_host else 0,
+            "host_fn_name": callbacks.get(index), "dependencies": [index - 1] if index else [], "dependents": [index + 1],
+        }  # fmt: skip
+
+    count = kernels + len(callbacks)
+    edges = [{"from": n, "to": n + 1, "from_port": 0, "to_port": 0, "type": 0} for n in range(count - 1)]  # fmt: skip
+    return {"exec_graph_id": graph, "nodes": [node(n) for n in range(count)], "edges": edges}
+
+
+@pytest.fixture
+def nameless(tmp_path: Path) -> Path:
+    """Write a trace of Cuspy: in each of three replays of graph 7 two callbacks, whose functions are not told."""
+    at = {"pid": 0, "tid": 7, "ts": 10, "dur": 3}
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", **at, "args": {"device": 0, "stream": 7, "graph id": 7, "graph node id": 0}}  # fmt: skip
+    events = [kernel]
+    for replay in range(REPLAYS):
+        for node, name in ((4, "HostNode"), (5, "HostNode"), (6, "HostNode: told")):
+            args = {"device": 0, "stream": 7, "graph id": 7, "graph node id": node}
+            if name != "HostNode":
+                args["host fn"] = "told"
+            events.append({"ph": "X", "cat": "graph_host_node", "name": name, **at, "ts": 20 + 30 * replay + 4 * node, "args": args})  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+@pytest.mark.parametrize("form", ["pickle", "json", "list"])
+def test_callbacks_get_the_names_that_pytorch_knows(nameless: Path, tmp_path: Path, form: str) -> None:  # fmt: skip
+    said = topology(7, {4: "std::function<void ()>::call, seq = 5", 5: None, 6: "other"})
+    several = [topology(9, {4: "of another graph"}), said]
+    path = tmp_path / "graph.json"
+    path.write_bytes(pickle.dumps(said) if form == "pickle" else json.dumps(several if form == "list" else said).encode())  # fmt: skip
+    plain = importers.load(nameless)
+    named = importers.load(nameless, graph_annotations=[path])
+    expected = {4: "std::function<void ()>::call, seq = 5", 5: "HostNode", 6: "told"}
+    nodes = [json.loads(text)["graph_node"] & 0xFF for text in named.ranges.json]
+    assert named.texts.decode(named.ranges.text.tolist()) == [expected[node] for node in nodes]
+    assert named.ranges.name.tolist() == [expected[node] for node in nodes]
+    assert len(nodes) == 3 * REPLAYS
+    for column in ("start", "end", "thread"):
+        assert (named.ranges[column] == plain.ranges[column]).all()
+    assert len(named.graph_nodes) == 0
+
+
+def test_the_command_says_how_many_callbacks_it_named(nameless: Path, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(topology(7, {4: "mine", 5: None})))
+    result = bridge("report", nameless, "--graph-annotations", path, "--by", "op")
+    assert "graph.json: names 3 callbacks of CUDA graphs that had no name" in result.stderr
+    assert "mine" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"exec_graph_id": 7, "nodes": [{"tools_id": "x"}]}, {"exec_graph_id": 7, "nodes": [{"node_id": 3}]},
+        {"exec_graph_id": 7, "nodes": [5]}, {"exec_graph_id": 7, "nodes": [{"tools_id": 2**70}]},
+        {"exec_graph_id": 7, "nodes": 5}, [], [{}], [5],
+    ],
+)  # fmt: skip
+def test_what_is_no_graph(nameless: Path, tmp_path: Path, content: object) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ReportError, match=r"graph\.json: no annotations of CUDA graphs"):
+        importers.load(nameless, graph_annotations=[path])
+
+
+def test_a_graph_that_did_not_run(nameless: Path, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    for content in (topology(8, {4: "mine"}), {"exec_graph_id": 7, "nodes": []}):
+        path.write_text(json.dumps(content))
+        with pytest.raises(ReportError, match="labels no node of a CUDA graph"):
+            importers.load(nameless, graph_annotations=[path])
+
+
 def rows(*words: str | Path) -> dict[tuple[str, ...], int]:
     """Give the GPU time of each row of a table that has any, by its names."""
     table = json.loads(done("report", *words, "--format", "json"))["rows"]

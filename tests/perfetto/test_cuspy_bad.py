@@ -132,6 +132,28 @@ def test_nothing_recorded(proto, path):
     refused(write(path, pb.Trace(packet=kept)), "no ops, no CUDA calls and no kernels")
 
 
+def test_a_part_alone(proto, path):
+    """Ops without work of a GPU, such work without a host, and calls without ops are reports."""
+    names = {e.iid: e.name for p in proto.packet for e in p.interned_data.event_categories}
+
+    def is_call(packet):
+        return [names[iid] for iid in packet.track_event.category_iids] in (["cuda_runtime"], ["cuda_driver"])  # fmt: skip
+
+    begins = [p for p in proto.packet if p.track_event.type == pb.TrackEvent.TYPE_SLICE_BEGIN]
+    ends = [p for p in proto.packet if p.track_event.type == pb.TrackEvent.TYPE_SLICE_END]
+    others = [p for p in proto.packet if not p.HasField("track_event")]
+    on_host = [p for p in others if not p.HasField("gpu_render_stage_event")]
+    calls = [(b, e) for b, e in zip(begins, ends, strict=True) if is_call(b)]
+    of_calls = [*(b for b, _ in calls), *(e for _, e in calls)]
+    for packets, expected in (
+        ([*on_host, *begins, *ends], (278, 27, 0)), (others, (6, 0, 32)), ([*on_host, *of_calls], (0, 27, 0)),
+    ):  # fmt: skip
+        capture = importers.load(write(path, pb.Trace(packet=packets)))
+        assert (len(capture.ranges), len(capture.launches), len(capture.activities)) == expected
+        assert [*defects(capture)] == []
+        assert capture.warnings
+
+
 def test_impossible_times_and_unknown_tracks_are_left_out_and_counted(proto, path):
     stages = [p for p in proto.packet if p.HasField("gpu_render_stage_event")]
     stages[0].timestamp = 2**63 - 1

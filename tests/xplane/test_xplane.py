@@ -496,5 +496,5 @@ def test_lines_of_one_number_are_one_thread(tmp_path):
     plane.line(2**63 - 1, "pool/9223372036854775807").event("g", 0, made.US)
     capture = importers.load(space.write(tmp_path / "g.xplane.pb"))
     assert capture.launches.thread.tolist() == [7]
-    assert sorted(capture.threads.thread.tolist()) == [7, (1 << 24) - 2]
+    assert sorted(capture.threads.thread.tolist()) == [7, (1 << 24) - 3]
     assert capture.threads.name.tolist() == ["python", "pool"]

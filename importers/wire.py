@@ -126,6 +126,9 @@ class Wire:
 
     def varints(self, at: Ints) -> tuple[Ints, Ints]:
         """Return the numbers at positions, and the bytes of each: more than `LONGEST` if it is no number."""
+        first = self.data[at]
+        if (first < MORE).all():  # as most tags and lengths are
+            return first.astype(np.int64), np.ones(len(at), np.int64)
         word = self.words[at]
         stop = ~word & HIGH
         last = stop & (~stop + ONE)  # the lowest bit: in the first byte that no other follows

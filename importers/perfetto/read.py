@@ -20,11 +20,15 @@ from bridge.importers.graph_annotations import MODULES, NAME, PHASE, annotated_b
 from bridge.importers.kineto.device import DeviceEvents, activities, devices, owners, waits
 from bridge.importers.kineto.events import (
     CALLS,
+    COPIES,
     EVENT_NODES,
+    FILLS,
     HOST_NODES,
+    KERNELS,
     NS_PER_US,
     PYTORCH_CATEGORIES,
     RANGES,
+    RECORDS,
     SKIPPED_CATEGORIES,
     SORT_OF,
     SYNCS,
@@ -62,12 +66,8 @@ FOREIGN = (
 SEVERAL = "several traces one after another; give each in a file of its own"
 # The kinds of work of GPUs, as Cuspy calls them; annotations are derived from others.
 KERNEL, COPY, FILL, EVENT_NODE, HOST_NODE = KINDS = (
-    "Kernel",
-    "Memcpy",
-    "Memset",
-    "EventRecord",
-    "HostNode",
-)
+    "Kernel", "Memcpy", "Memset", "EventRecord", "HostNode",
+)  # fmt: skip
 DERIVED = "Annotation"
 UNNAMED = "unnamed"
 # What Kineto calls the numbers of work, and where they are in this format.
@@ -138,20 +138,9 @@ class _Found:
     @classmethod
     def of(cls, trace: Trace) -> _Found:
         tracks = trace.tracks
-        slices, stages = (
-            trace.slices(tracks),
-            trace.stages([*EXTRA.values()], (*SAID, ARCHITECTURE, FUNCTION)),
-        )
-        start = np.concatenate((slices.start, stages.start))
-        possible = _are_possible(start, np.concatenate((slices.end, stages.end)))
-        on_thread, on_gpu = np.split(possible, [len(slices)])
-        on_thread &= (slices.track != MISSING) & (slices.name.codes != MISSING)
-        on_gpu &= (stages.kind != KERNEL) | (stages.name.codes != MISSING)
-        broken = len(start) - int(on_thread.sum() + on_gpu.sum())
-        slices, stages = slices.take(np.flatnonzero(on_thread)), stages.take(np.flatnonzero(on_gpu))
-        zero = int(start[possible].min(initial=MAX_SPAN_NS)) - NS_PER_US
-        slices = replace(slices, start=slices.start - zero, end=slices.end - zero)
-        stages = replace(stages, start=stages.start - zero, end=stages.end - zero)
+        told = (*SAID, ARCHITECTURE, FUNCTION)
+        slices, stages = trace.slices(tracks), trace.stages([*EXTRA.values()], told)
+        slices, stages, zero, broken = _sound(slices, stages)
         sort = _sorts(slices)
         host = np.unique(slices.track[sort.among(RANGES, CALLS)])
         kinds = stages.kind
@@ -165,6 +154,19 @@ class _Found:
             unknown=_counts(slices.category[sort.codes == MISSING]) + _counts(kinds[left_out]),
         )
 
+    def _by_sort(self) -> dict[str, DeviceEvents]:
+        """Return the events of devices by Kineto's sorts."""
+        work, syncs = self.work, self.slices[SYNCS]
+        return {
+            KERNELS: _Work(work[KERNEL], work[KERNEL].name),
+            COPIES: _Work(work[COPY], work[COPY].kind),
+            FILLS: _Work(work[FILL], work[FILL].kind),
+            EVENT_NODES: _Work(work[EVENT_NODE], work[EVENT_NODE].kind),
+            HOST_NODES: _Work(work[HOST_NODE], work[HOST_NODE].kind),
+            SYNCS: _Syncs(syncs),
+            RECORDS: _Syncs(syncs.take(np.empty(0, np.int64))),
+        }
+
     def capture(self, name: str, *, with_json: bool) -> Capture:
         host = len(self.slices[RANGES]) + len(self.slices[CALLS])
         if not host + sum(len(self.work[kind]) for kind in (KERNEL, COPY, FILL)):
@@ -174,15 +176,7 @@ class _Found:
         range_frame, texts = ranges(self.slices[RANGES], self.threads, with_json=with_json)
         launch_frame = launches(self.slices[CALLS], self.threads)
         threads, processes = self.threads.frames()
-        by: dict[str, DeviceEvents] = {
-            "kernels": _Work(self.work[KERNEL], self.work[KERNEL].name),
-            "copies": _Work(self.work[COPY], self.work[COPY].kind),
-            "fills": _Work(self.work[FILL], self.work[FILL].kind),
-            EVENT_NODES: _Work(self.work[EVENT_NODE], self.work[EVENT_NODE].kind),
-            HOST_NODES: _Work(self.work[HOST_NODE], self.work[HOST_NODE].kind),
-            "syncs": _Syncs(self.slices[SYNCS]),
-            "records": _Syncs(self.slices[SYNCS].take(np.empty(0, np.int64))),
-        }
+        by = self._by_sort()
         process = owners(by, launch_frame, processes.process)
         activity_frame = activities(by, process)
         tables: list[Timed] = [t for t in (range_frame, launch_frame, activity_frame) if len(t)]
@@ -210,6 +204,20 @@ class _Found:
         )
         capture = with_host_nodes(capture, by, process)
         return annotated_by_arguments(capture, _Annotations(self.work[KERNEL]))
+
+
+def _sound(slices: Slices, stages: Stages) -> tuple[Slices, Stages, int, int]:
+    """Return what has a possible time, a name and a track, the time at which times are 0, and how many have not."""
+    start = np.concatenate((slices.start, stages.start))
+    possible = _are_possible(start, np.concatenate((slices.end, stages.end)))
+    zero = int(start[possible].min(initial=MAX_SPAN_NS)) - NS_PER_US
+    on_thread, on_gpu = np.split(possible, [len(slices)])
+    on_thread &= (slices.track != MISSING) & (slices.name.codes != MISSING)
+    on_gpu &= (stages.kind != KERNEL) | (stages.name.codes != MISSING)
+    slices, stages = slices.take(np.flatnonzero(on_thread)), stages.take(np.flatnonzero(on_gpu))
+    slices = replace(slices, start=slices.start - zero, end=slices.end - zero)
+    stages = replace(stages, start=stages.start - zero, end=stages.end - zero)
+    return slices, stages, zero, len(start) - len(slices) - len(stages)
 
 
 def _are_possible(start: Ints, end: Ints) -> Flags:

@@ -12,6 +12,7 @@ from real_parts import NIGHT
 
 from bridge import importers
 from bridge.importers.capture import defects
+from bridge.importers.perfetto import read
 
 pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="perfetto is not installed")  # fmt: skip
 pytestmark = pytest.mark.slow
@@ -120,6 +121,27 @@ def test_traces_of_others(proto, path, demo, tmp_path):
     assert_refused(bridge("report", own), own.name, FOREIGN)
     path.write_bytes(b"")
     refused(path, "empty")
+
+
+def test_a_trace_of_android(path):
+    """Of the kernel, with a packet that is compressed: nothing in it is unpacked."""
+    trace = pb.Trace()
+    trace.packet.add(timestamp=5).trace_config.buffers.add(size_kb=64)
+    switched = trace.packet.add(timestamp=6).ftrace_events.event.add(timestamp=7, pid=3)
+    switched.sched_switch.prev_comm = "init"
+    trace.packet.add(compressed_packets=b"\x78\x9c" * 50)
+    refused(write(path, trace), FOREIGN)
+
+
+def test_a_file_larger_than_a_message(whole, path, monkeypatch):
+    path.write_bytes(whole)
+    monkeypatch.setattr(read, "LARGEST", len(whole) - 1)
+    refused(path, "record less")
+
+
+def test_what_is_no_protobuf_has_its_suffix(path):
+    path.write_bytes(b"PK\x03\x04 not a trace")
+    refused(path, CUT)
 
 
 def test_two_traces_in_a_file(whole, path):

@@ -5,6 +5,7 @@ Frames share their arrays with other objects: never write into them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from bridge.importers.texts import Texts
 # Keys of the metadata: the ranks of each process, and what a range cost it in ns; both by its number as a text.
 PROCESS_RANKS, ANNOTATION_COSTS = "process_ranks", "annotation_costs"
 NSIGHT_COMPUTE = "Nsight Compute"
+RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 UNREAD = "events of a device that are not read"  # their number in `Facts.beside`
 MAX_SPAN_NS = 1 << 62  # 146 years: sums and differences of times fit into 64 bits
 MAX_DISTANCE_NS = 1 << 48  # 3 days, between times of one capture
@@ -221,3 +223,9 @@ def concat(captures: Sequence[Capture]) -> Capture:
 
 def _shifted(table: T, column: str, offset: int) -> T:
     return table.replace(**{column: table[column] + offset}) if offset else table
+
+
+def rank_in_name(name: str) -> int:
+    """Return the rank in a name such as ``rank3`` or ``my_rank-12``, -1 if there is none."""
+    match = RANK.search(name)
+    return int(match[1]) if match else MISSING

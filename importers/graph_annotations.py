@@ -19,7 +19,7 @@ import numpy as np
 
 from bridge.importers import frames, plain_data
 from bridge.importers.arrays import MISSING, Flags, Ints
-from bridge.importers.capture import Capture
+from bridge.importers.capture import Capture, rank_in_name
 from bridge.importers.errors import NotAReport
 from bridge.importers.frames import GRAPH_NODES_THREAD, HOST_NODES_THREAD, ID_BITS, Names
 from bridge.importers.graph_topology import Topology, callbacks, topology_of, with_functions
@@ -76,7 +76,7 @@ class Annotations:
 def read_annotations(paths: Sequence[Path]) -> list[Annotations | Topology]:
     """Read files of annotations, of Python stacks, and of graphs; what the first two say of the same nodes becomes one.
 
-    Raises NotAReport for other files.
+    Files of other ranks, by their names, say it of other nodes. Raises NotAReport for other files.
     """
     result: list[tuple[str, dict[int, dict[str, Any]]]] = []
     topologies = []
@@ -85,9 +85,10 @@ def read_annotations(paths: Sequence[Path]) -> list[Annotations | Topology]:
         if isinstance(entries, Topology):
             topologies.append(entries)
             continue
-        if any(entries == others for _, others in result):
+        of_rank = [known for name, known in result if rank_in_name(name) == rank_in_name(path.name)]
+        if entries in of_rank:
             continue  # given twice
-        others = next((others for _, others in result if _completes(others, entries)), None)
+        others = next((others for others in of_rank if _completes(others, entries)), None)
         if others is None:
             result.append((path.name, entries))
         else:
@@ -277,6 +278,9 @@ def _known_nodes(capture: Capture) -> dict[Home, Ints]:
 def _home(capture: Capture, known: Mapping[Home, Ints], labelled: Annotations | Topology) -> Home:
     """Return the process whose nodes a file labels."""
     counts = {home: int(np.isin(nodes, labelled.node).sum()) for home, nodes in known.items()}
+    of_rank = [home for home in counts if counts[home] and _is_of_rank(capture, home, labelled)]
+    if len(of_rank) == 1:
+        return of_rank[0]
     most = max(counts.values(), default=0)
     reports = ", ".join(capture.source)
     if not most:
@@ -290,6 +294,11 @@ def _home(capture: Capture, known: Mapping[Home, Ints], labelled: Annotations | 
             f"{labelled.source}: fits {len(homes)} processes of {reports} alike; give it with the report of its own"
         )
     return homes[0]
+
+
+def _is_of_rank(capture: Capture, home: Home, labelled: Annotations | Topology) -> bool:
+    """Return whether the names of a file and of a report hold the same rank."""
+    return rank_in_name(labelled.source) == rank_in_name(capture.source[home[0]]) != MISSING
 
 
 def _of_nodes(capture: Capture, labelled: Annotations, nodes: Ints) -> Annotations:

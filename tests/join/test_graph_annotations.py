@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
+import numpy as np
 import pytest
 from command import bridge, done
 from made_reports import Made, thread
@@ -256,6 +257,19 @@ def test_a_file_is_of_the_process_with_its_nodes(tmp_path, annotations):
     one, other = replays(tmp_path / "one.sqlite"), replays(tmp_path / "other.sqlite", (PID + 1,))
     with pytest.raises(ReportError, match=r"fits 2 processes of one\.sqlite, other\.sqlite alike"):
         importers.load(one, other, graph_annotations=[annotations])
+
+
+def test_files_of_ranks_go_to_the_reports_of_their_ranks(tmp_path, annotations):
+    """Ranks do the same: their files say the same of the same nodes, and only names tell them apart."""
+    reports = [replays(tmp_path / f"run-rank{n}.sqlite", (PID + n,)) for n in range(2)]
+    files = [tmp_path / f"rank_{n}.pkl" for n in (1, 0)]
+    for file in files:
+        file.write_bytes(annotations.read_bytes())
+    one = len(importers.load(reports[0], graph_annotations=files[1:]).ranges)
+    both = importers.load(*reports, graph_annotations=files).ranges
+    plain = importers.load(reports[0]).ranges
+    assert len(both) == 2 * one > 2 * len(plain)
+    assert np.bincount(both.report).tolist() == [one, one]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import bridge
 from bridge.analyze.run.ranks import Ranks, members
 from bridge.analyze.run.ranks.members import duplicate_rank_warnings
 from bridge.annotate.recording.lines import RANKS
-from bridge.importers.capture import Facts
+from bridge.importers.capture import Facts, rank_in_name
 from bridge.importers.nsys.ranks import RANK_VARIABLES
 from bridge.join import options as ranked
 from ranks.run import Rank, begun, run
@@ -141,7 +141,7 @@ def test_nccls_ranges_say_the_rank_of_their_process(folder):
      ("frank3", -1), ("rank", -1), ("rank--3", -1), ("rank1234567890", -1), ("", -1)],
 )  # fmt: skip
 def test_names_say_ranks(name, rank):
-    assert members.rank_in_name(name) == rank
+    assert rank_in_name(name) == rank
 
 
 @pytest.mark.parametrize("rank", [True, -1, 10**9, 3.0, "3", None])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import numpy as np
 
 from bridge.analyze.core import names
 from bridge.importers import frames
-from bridge.importers.capture import PROCESS_RANKS, Capture, Facts
+from bridge.importers.capture import PROCESS_RANKS, Capture, Facts, rank_in_name
 from bridge.importers.records import record
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.options import RANK_METADATA_KEY
@@ -35,7 +34,6 @@ OPTION, RECORDING, PROFILER, ENVIRONMENT, PROCESS, NCCL, FILE, PLACE = KNOWN_BY 
 )
 UNKNOWN = ""
 WHOLE_FILE = frozenset([OPTION, PROFILER, FILE])  # sources for all processes of a file
-RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 PYTORCH_PROFILER = "PyTorch profiler"
 ENVIRONMENT_KEY = "environment"  # key in the metadata, for variables of a launcher
 INIT_RANGE = "ncclCommInit"  # prefix of NCCL's ranges that initialise a communicator
@@ -69,12 +67,6 @@ def local_rank_of(facts: Facts) -> int:
         if local != NONE
         else _number(_mapping(facts.metadata, ENVIRONMENT_KEY).get("local_rank"))
     )
-
-
-def rank_in_name(name: str) -> int:
-    """Return the rank in a name such as ``rank3`` or ``my_rank-12``, NONE if there is none."""
-    match = RANK.search(name)
-    return int(match[1]) if match else NONE
 
 
 def rank_of_communicators(details: Iterable[str]) -> int:

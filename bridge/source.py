@@ -275,6 +275,10 @@ def load_report(
         from bridge.analyze.tables.request import NCU_DETAILS
 
         details = frozenset({*(details or ()), *NCU_DETAILS})
+    if len(source.reports) > 1 and details is not True:
+        from bridge.analyze.core.catalog.views import OF_GROUPS
+
+        details = frozenset({*(details or ()), *OF_GROUPS})  # collectives align clocks
     capture, attribution = _read(source, details, listener)
     with listener.doing("joining"):
         report = join(capture, attribution)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bridge.cli.help import Command, option, output_option
-from bridge.cli.options import FILE, doing, load
+from bridge.cli.options import FILE, doing, load, warn
 
 DETAILS = frozenset(["system_calls"])
 
@@ -56,6 +56,12 @@ def hang(dumps: tuple[Path, ...], reports: tuple[Path, ...], form: str) -> None:
     if reports:
         source = ReportInput(reports=reports, db=Path())
         found = in_reports(found, load(source, DETAILS).attributed)
+        there = {one.rank for hang in found for one in hang.recorded}
+        absent = {one.rank for hang in found for one in hang.culprits} - there
+        warn(
+            f"no report says that it is of rank {rank}: write rank{rank} into its name"
+            for rank in sorted(absent)
+        )
     if form == "json":
         click.echo(render.as_json([record.source for record in records], found), nl=False)
     else:

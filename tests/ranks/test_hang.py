@@ -248,13 +248,15 @@ def test_two_dumps_of_one_rank_are_refused(tmp_path):
 def reported(folder: Path, rank: int) -> Path:
     """Write a report that ends in an open range, 3 µs after a read that a launch and a step came before."""
     made = begun(Rank(rank, pid=100 + rank, environment=[f"RANK={rank}"]))
-    made.tables["session"][0]["duration"] = 20_000
-    made.kernel("gemm", 1_000, 100 + rank, 2_000, 3_000)
-    own = {"thread": thread(100 + rank)}
+    made.tables["session"][0]["duration"] = 20_000  # of which the last 3 µs are empty
+    made.kernel("gemm", 1_000, 100 + rank, 2_000, 3_000, by=100 + rank)
+    own = {"thread": thread(100 + rank, 100 + rank)}
     made.annotation(PUSH_POP, 500, 5_000, text="step 1", **own)
     made.annotation(PUSH_POP, 6_000, None, text="step 2", **own)
     made.annotation(PUSH_POP, 7_000, None, text="load", **own)
     made.annotation(PUSH_POP, 8_000, 8_500, text="before", **own)
+    for at in (1_000, 2_000, 3_000):  # more calls than on the main thread
+        made.kernel("backward", at, 100 + rank, at + 500, at + 900, by=5)
     made.tables["system_calls"].append(
         {"start": 9_000, "end": 17_000, "name": made.string("read"), **own}
     )
@@ -289,6 +291,34 @@ def test_a_report_without_the_rank_says_nothing_of_it(tmp_path):
     ]
     result = bridge("hang", *dumps, "--report", reported(tmp_path, 0), "--format", "json")
     assert json.loads(result.stdout)["hangs"][0]["recorded"] == []
+    assert "no report says that it is of rank 1" in result.stderr
+
+
+def test_a_report_of_an_unknown_rank_is_of_none(tmp_path):
+    """By its place it would be rank 0, which is the missing one."""
+    dumps = [
+        dumped(tmp_path, 0, [entry(0, "all_reduce", "completed")]),
+        dumped(tmp_path, 1, [entry(1, "all_reduce", "started")]),
+    ]
+    made = begun(Rank(0, pid=100))
+    made.kernel("gemm", 1_000, 100, 2_000, 3_000)
+    path = made.written(tmp_path / "some.sqlite")
+    result = bridge("hang", *dumps, "--report", path, "--format", "json")
+    assert json.loads(result.stdout)["hangs"][0]["recorded"] == []
+
+
+def test_silence_lasts_to_the_end_of_the_session(tmp_path):
+    dumps = [
+        dumped(tmp_path, 0, [entry(1, "all_reduce", "started")]),
+        dumped(tmp_path, 1, [entry(0, "all_reduce", "completed")]),
+    ]
+    made = begun(Rank(1, pid=101, environment=["RANK=1"]))
+    made.tables["session"][0]["duration"] = 30_000_000
+    made.kernel("gemm", 1_000, 101, 2_000, 5_000, by=101)
+    path = made.written(tmp_path / "r.sqlite")
+    result = bridge("hang", *dumps, "--report", path, "--format", "json")
+    [one] = json.loads(result.stdout)["hangs"][0]["recorded"]
+    assert one["since_ns"] == 30_000_000 - 1_005  # a launch takes 5 ns
 
 
 PROGRAM = """

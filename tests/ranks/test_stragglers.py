@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 from collections import defaultdict
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,18 +13,22 @@ from advice.rules import steady
 from advice.story import Story
 from command import bridge as run
 from command import done
+from concurrency.nccl_made import ALL_REDUCE, RING, SEND_RECV, Nccl, blob
 from hypothesis import given
 from hypothesis import strategies as st
 from kineto import made as kineto
-from simulated import Plan, Truth, program, write
+from simulated import Plan, Truth, iterations, program, write
 from simulated.troubles import KINDS
 
 import bridge
+from bridge.analyze.core.catalog.lookup import ADVICE_DETAILS
+from bridge.analyze.core.catalog.views import OF_GROUPS, VIEWS
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.run.concurrency.matching import MatchedCalls, _sides, match_collectives
+from bridge.analyze.run.concurrency.matching import MatchedCalls, match_collectives
 from bridge.analyze.run.critical.device import Met
 from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.ranks.stragglers import LateArrivals, _middle_of_others
+from bridge.importers import frames
 from bridge.report import Report
 
 NUMBERS = st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=6)
@@ -102,6 +106,26 @@ def test_the_path_of_each_rank_adds_up(tmp_path, seed):
             )
     begin = truth.span[0]
     assert sorted(total.values()) == sorted(start - begin for start in last.values())
+
+
+@pytest.mark.slow
+def test_in_a_step_the_path_goes_to_its_last_collective(tmp_path):
+    seed = 131
+    truth = truth_of(seed, "late_rank_host")
+    [path] = write(truth.result, tmp_path / "r.sqlite")
+    step = truth.result.plan.step_ranges.format(20)
+    rows = json.loads(
+        done("report", "--by", "straggler", "--range", step, "--format", "json", path)
+    )["rows"]
+    total: dict[str, int] = defaultdict(int)
+    for row in rows:
+        total[row["rank"]] += row["time_ns"]
+    steps = [one for one in iterations(truth.result) if one.number == 20]
+    length = max(one.work[gpu][1] for one in steps for gpu in one.work) - min(
+        s.start for s in steps
+    )
+    assert len(total) == 2
+    assert all(0.3 * length < ns <= length for ns in total.values())
 
 
 @pytest.mark.slow
@@ -202,6 +226,11 @@ def test_a_receiver_waits_for_its_sender(tmp_path):
     assert "use" not in rows
 
 
+def test_two_senders_do_not_wait_for_each_other(tmp_path):
+    """As rank 0 of two groups: the numbers are those of ranks in their group."""
+    assert len(met(transferring(100, 10, reader="send 0->1"), tmp_path / "r.sqlite").awaited) == 0
+
+
 def test_others_do_not_wait_for_it(tmp_path):
     assert len(met(transferring(100, 10, reader="recv 1<-2"), tmp_path / "r.sqlite").awaited) == 0
 
@@ -242,26 +271,154 @@ def test_an_identity_counts_before_the_order():
     assert number[1] == number[2] != number[0]
 
 
-@pytest.mark.parametrize(("collective", "waiting"), [("Broadcast", [1, 2]), ("Reduce", [0])])
-def test_only_some_wait_in_a_collective_with_a_root(collective, waiting):
-    """Of three ranks of a communicator, with the first one as root."""
-    calls = SimpleNamespace(
-        collective=np.array([collective] * 3, object),
-        messages=SimpleNamespace(rank=np.arange(3), root=np.zeros(3, np.int64)),
+def test_an_identity_that_ranks_have_unlike_often_tells_nothing():
+    rank, start = np.array([0, 0, 0, 1, 1]), np.array([10, 20, 30, 20, 30])
+    nothing = np.zeros(5, np.int64)
+    number = match_collectives(rank, nothing, nothing, start=start, identity=nothing + 5)
+    assert len(set(number.tolist())) == 5
+
+
+def test_an_identity_is_one_of_its_group():
+    rank, nothing = np.array([0, 0, 1, 1]), np.zeros(4, np.int64)
+    group = np.array([1, 2, 1, 2])
+    number = match_collectives(
+        rank, nothing, nothing, start=np.arange(4), group=group, identity=nothing
     )
-    awaited, waits = _sides(calls, np.arange(3), np.zeros(3, np.int64))
-    assert np.flatnonzero(waits).tolist() == waiting
-    assert np.flatnonzero(awaited).tolist() == [n for n in range(3) if n not in waiting]
+    assert number.tolist() == [number[0], number[1], number[0], number[1]]
+    assert number[0] != number[1]
+
+
+# -- As NCCL's payloads tell it
+
+
+class Told(Nccl):
+    """Ranks of communicators, by their process, that call one function each in turns."""
+
+    def __init__(self, communicators: dict[int, tuple[int, int, int]]) -> None:
+        super().__init__()
+        self.communicators = communicators  # id, size and rank of each process
+        for pid, (communicator, size, rank) in communicators.items():
+            self.gpu("A100", pid)
+            self.now = 1_000
+            told = blob("ncclCommInitRank", communicator, size, rank, 0)
+            self.function("ncclCommInitRank", told, pid=pid)
+
+    def turns(self, call, times: int = 5) -> Told:
+        for turn in range(times):
+            for pid in self.communicators:
+                self.now = 5_000 + 1_000_000 * turn + 100 * pid
+                call(pid, *self.communicators[pid])
+        return self
+
+    def met(self, path) -> tuple[list[int], list[int]]:
+        """Give how often each process is waited for, and waits."""
+        run = Run.of(bridge.load(self.report(path)).attributed)
+        met, pid = Met.of(run.work), frames.pid(run.work.column("process"))
+        return tuple(
+            np.bincount(pid[of], minlength=max(self.communicators) + 1)[1:].tolist()
+            for of in (met.awaited, met.waiting)
+        )
+
+
+FOUR = {pid: (77, 4, pid - 1) for pid in range(1, 5)}
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "awaited", "waiting"),
+    [
+        ("ncclBroadcast", "Broadcast", [5, 0, 0, 0], [0, 5, 5, 5]),
+        ("ncclReduce", "Reduce_Sum_f32", [0, 5, 5, 5], [5, 0, 0, 0]),
+    ],
+)
+def test_only_some_wait_in_a_collective_with_a_root(tmp_path, function, kind, awaited, waiting):
+    root = (0, 0) if function == "ncclReduce" else (0,)
+
+    def call(pid, communicator, _size, _rank):
+        told = blob(function, communicator, 64, *root)
+        ranks.function(function, told, RING.format(kind), pid=pid, time=5_000)
+
+    ranks = Told(FOUR)
+    assert ranks.turns(call).met(tmp_path / "r.sqlite") == (awaited, waiting)
+
+
+def test_peers_of_a_communicator_meet(tmp_path):
+    def call(pid, communicator, _size, rank):
+        function = "ncclRecv" if rank % 2 else "ncclSend"
+        ranks.function(
+            function, blob(function, communicator, 64, rank ^ 1), SEND_RECV, pid=pid, time=5_000
+        )
+
+    ranks = Told(FOUR)
+    assert ranks.turns(call).met(tmp_path / "r.sqlite") == ([5] * 4, [5] * 4)
+
+
+def ring(ranks: Told, pid: int, communicator: int, size: int, rank: int) -> None:
+    ranks.function("ncclGroupStart", None, pid=pid)
+    ranks.function("ncclSend", blob("ncclSend", communicator, 64, (rank + 1) % size), pid=pid)
+    ranks.function("ncclRecv", blob("ncclRecv", communicator, 64, (rank - 1) % size), pid=pid)
+    ranks.function("ncclGroupEnd", None, SEND_RECV, pid=pid, time=5_000)
+
+
+def test_two_ranks_of_a_larger_ring_do_not_wait_for_each_other(tmp_path):
+    ranks = Told({1: (77, 4, 0), 3: (77, 4, 2)})
+    ranks.turns(lambda *one: ring(ranks, *one))
+    assert ranks.met(tmp_path / "r.sqlite") == ([0, 0, 0], [0, 0, 0])
+
+
+def reducing(ranks: Told, late: dict[int, int]):
+    def call(pid, communicator, _size, _rank):
+        ranks.now += late.get(pid, 0)
+        told = blob("ncclAllReduce", communicator, 4_096, 0)
+        ranks.function("ncclAllReduce", told, ALL_REDUCE, pid=pid, time=900_000 - late.get(pid, 0))
+
+    return call
+
+
+TWO_PAIRS = {pid: (77 if pid < 3 else 99, 2, (pid - 1) % 2) for pid in range(1, 5)}
+
+
+def test_every_command_knows_that_communicators_are_not_one(tmp_path):
+    """Two pairs that reduce apart; those of the second one come 500 µs later, both at once."""
+    ranks = Told(TWO_PAIRS)
+    path = ranks.turns(reducing(ranks, {3: 500_000, 4: 500_000}), 20).report(tmp_path / "r.sqlite")
+    rows = json.loads(done("report", "--by", "straggler", "--format", "json", path))["rows"]
+    waits = [row["time_ns"] for row in rows if row["cause"] == "late rank"]
+    assert sum(waits) < 10_000
+    assert (
+        json.loads(done("advise", "--rule", "late-rank", "--format", "json", path))["advice"] == []
+    )
+    compared = [row for row in rows if row["more_ns"] > 10_000]
+    assert compared == []  # with ranks that it meets alone
+
+
+def test_ranks_that_did_not_run_at_one_time_did_not_wait(tmp_path):
+    """By their times it was not one collective, whatever is said of it."""
+
+    def call(pid, communicator, _size, _rank):
+        ranks.now += 500_000 * (pid == 2)
+        told = blob("ncclAllReduce", communicator, 4_096, 0)
+        ranks.function("ncclAllReduce", told, ALL_REDUCE, pid=pid, time=100_000)
+
+    ranks = Told({1: (77, 2, 0), 2: (77, 2, 1)})
+    assert ranks.turns(call).met(tmp_path / "r.sqlite") == ([0, 0], [0, 0])
+
+
+def test_what_needs_the_graph_reads_what_tells_groups():
+    views = [view for view in VIEWS.values() if {"waits", "cuda_streams"} <= {*view.details}]
+    assert len(views) > 4
+    assert all({*OF_GROUPS} <= {*view.details} for view in views)
+    assert {*OF_GROUPS} <= ADVICE_DETAILS
 
 
 # -- As PyTorch's profiler records them
 
 
-def traced(folder, rank: int, *calls: tuple[str, int, dict]):
+def traced(folder, rank: int, *calls: tuple[str, int, dict], op: str = "record_param_comms"):
     """Write the trace of a rank that makes these calls: kind of kernel, start in µs, and what PyTorch says of it."""
+    name = op
     events = []
     for number, (kind, start, said) in enumerate(calls, 1):
-        op = kineto.op("record_param_comms", start - 20, 10)
+        op = kineto.op(name, start - 20, 10)
         op["args"] |= {"In msg nelems": 8, **said}
         events += [
             op,
@@ -293,6 +450,83 @@ def test_groups_of_one_shape_are_not_one(tmp_path, said):
     assert together(paths) == ({(0, 1), (2, 3)} if said else {(0, 1, 2, 3)})
 
 
+def test_a_call_whose_op_was_not_recorded_is_of_the_group_of_its_stream(tmp_path):
+    said = {"Process Group Name": "world", "Process Group Ranks": "[0, 1]"}
+    calls = [(REDUCE, 1_000 * n, said) for n in (1, 2, 3)]
+    paths = [traced(tmp_path, rank, *calls) for rank in range(2)]
+    trace = json.loads(paths[0].read_text())
+    trace["traceEvents"] = [
+        one for n, one in enumerate(trace["traceEvents"]) if n != 3
+    ]  # the second op
+    paths[0].write_text(json.dumps(trace))
+    assert together(paths) == {(0, 1)}
+
+
+def test_the_late_rank_is_not_one_that_waited_for_it_before(tmp_path):
+    """Groups of two wait for each other, then all four: rank 0 comes last to these, as it waited for rank 1."""
+    now, events, number = dict.fromkeys(range(4), 100), [[] for _ in range(4)], itertools.count(1)
+
+    def reduce(name, ranks, begin):
+        end = max(begin.values()) + 220
+        for rank in ranks:
+            op = kineto.op("record_param_comms", begin[rank], 10)
+            op["args"] |= {
+                "In msg nelems": 8,
+                "Process Group Name": name,
+                "Process Group Ranks": str(ranks),
+            }
+            at, start = next(number), begin[rank] + 20
+            events[rank] += [
+                op,
+                kineto.call(begin[rank] + 2, 4, at),
+                kineto.kernel(f"ncclDevKernel_{REDUCE}", start, end - start, at),
+            ]
+            wait = kineto.event(
+                "cuda_runtime",
+                "cudaStreamSynchronize",
+                begin[rank] + 12,
+                end - begin[rank] - 11,
+                correlation=1_000_000 + at,
+            )
+            events[rank].append(wait)
+        return end
+
+    for _ in range(20):
+        begin = {}
+        for rank in range(4):
+            length = 1_100 if rank == 1 else 100
+            events[rank].append(kineto.op("work", now[rank], length))
+            begin[rank] = now[rank] + length
+        for pair in ([0, 1], [2, 3]):
+            end = reduce(f"pair {pair[0]}", pair, {rank: begin[rank] for rank in pair})
+            begin |= {rank: end + 5 + 5 * (rank == 0) for rank in pair}
+        now = dict.fromkeys(now, reduce("world", [0, 1, 2, 3], begin) + 5)
+    facts = [
+        {"distributedInfo": {"rank": rank, "world_size": 4}, "baseTimeNanoseconds": 10**18}
+        for rank in range(4)
+    ]
+    paths = [
+        kineto.write(tmp_path / f"rank{n}.json", kineto.trace(one, **facts[n]))
+        for n, one in enumerate(events)
+    ]
+    [finding] = json.loads(done("advise", "--rule", "late-rank", "--format", "json", *paths))[
+        "advice"
+    ]
+    assert (finding["figures"]["rank"], finding["figures"]["what"]) == (
+        "rank 1",
+        "host code of work",
+    )
+    assert finding["saving_ns"] == pytest.approx(20 * 1_000_000, rel=0.02)
+    [row] = [
+        row
+        for row in json.loads(done("report", "--by", "critical", "--format", "json", *paths))[
+            "rows"
+        ]
+        if (row["op"], row["kind"]) == ("work", "host code")
+    ]
+    assert row["rank"] == "rank 1"
+
+
 def test_comms_ids_match_where_a_capture_begins_later(tmp_path):
     def reduces(*ids):
         return [(REDUCE, 1_000 * one, {"Comms Id": 2**63 + one}) for one in ids]
@@ -309,11 +543,24 @@ def test_several_kernels_of_a_collective_match_in_their_order(tmp_path):
     assert number[0] != number[1]
 
 
+def test_two_pairs_whose_names_are_alike_are_not_four_that_wait(tmp_path):
+    """As ranks 0 and 1 of two groups: nobody knows which two are one pair."""
+    paths = [
+        traced(tmp_path, n, ("SendRecv", 100, {}), op=f"nccl:{op}")
+        for n, op in enumerate(["send 0->1", "send 0->1", "recv 1<-0", "recv 1<-0"])
+    ]
+    matched = MatchedCalls.of(bridge.load(*paths).attributed)
+    assert len(set(matched.number.tolist())) == 1
+    assert not matched.waits.any()
+
+
 def test_sends_match_their_receives(tmp_path):
-    sends = [("SendRecv", 100 * rank, {"Dst Rank": rank}) for rank in (1, 2, 3)]
+    """By their ranks: each rank counts its own transfers, so that their ids are not those of the other side."""
+    sends = [("SendRecv", 100 * n, {"Dst Rank": n, "Comms Id": n}) for n in (1, 2, 3)]
+    received = ("SendRecv", 400, {"Src Rank": 0, "Comms Id": 1})
     paths = [
         traced(tmp_path, 0, *sends),
-        *(traced(tmp_path, rank, ("SendRecv", 400, {"Src Rank": 0})) for rank in (3, 2, 1)),
+        *(traced(tmp_path, rank, received) for rank in (3, 2, 1)),
     ]
     attributed = bridge.load(*paths).attributed
     number = MatchedCalls.of(

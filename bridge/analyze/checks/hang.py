@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.analyze.run.causes.operating_system import stacks_of
-from bridge.analyze.run.ranks.members import Member, Ranks
+from bridge.analyze.run.ranks.members import PLACE, UNKNOWN, Member, Ranks
 from bridge.importers.arrays import MISSING
 from bridge.importers.flight_record import DONE, STARTED, FlightRecord, Operation
-from bridge.importers.frames import Launches, Ranges, SystemCalls
+from bridge.importers.frames import ID_BITS, Launches, Ranges, SystemCalls
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.libraries import is_library_file
@@ -72,7 +72,7 @@ class Hang:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Where a rank is at the end of a report, on the thread that calls CUDA most (else has most ranges).
+    """Where a rank is at the end of a report, on its main thread, else on the one that calls CUDA most.
 
     ``path`` are the ops that are open there, ``call`` the last API or OS call, '' for none; ``since_ns`` is the time
     from the last event of the thread to the end of the report, of which nothing is recorded.
@@ -92,9 +92,10 @@ def hangs(records: Sequence[FlightRecord]) -> list[Hang]:
 
 
 def in_reports(found: Sequence[Hang], attributed: AttributedCapture) -> list[Hang]:
-    """Return hangs with where their culprits are in the reports of a run, for those that it holds."""
+    """Return hangs with where their culprits are in the reports of a run, for those that a report says to hold."""
     ranks = Ranks.of(attributed.capture, attributed.place)
-    by_rank = {one.rank: one for one in (ranks.members[n] for n in reversed(ranks.workers))}
+    known = [ranks.members[number] for number in reversed(ranks.workers)]
+    by_rank = {one.rank: one for one in known if one.known_by not in {PLACE, UNKNOWN}}
     return [
         replace(
             hang,
@@ -111,18 +112,15 @@ def in_reports(found: Sequence[Hang], attributed: AttributedCapture) -> list[Han
 def _at_the_end(attributed: AttributedCapture, member: Member) -> Recorded:
     """Return where a process is at the end of its report."""
     capture, attribution = attributed.capture, attributed.attribution
-    nesting, ranges = attribution.nesting, capture.ranges
-    of_calls = attribution.stack[_is_own(capture.launches, member)]
-    of_ranges = nesting.stack[_is_own(ranges, member)[nesting.range]]
-    begin, end = capture.facts[member.report].span
-    of_thread = of_calls if len(of_calls) else of_ranges
-    stack = int(np.bincount(of_thread).argmax()) if len(of_thread) else NO_STACK
+    nesting, ranges, facts = attribution.nesting, capture.ranges, capture.facts[member.report]
+    stack = _main_stack(attributed, member)
     calls = [
         *_last_call(capture.launches, attribution.stack == stack),
         *_last_call(capture.system_calls, stacks_of(attributed, capture.system_calls) == stack),
     ]
     rows = nesting.range[nesting.stack == stack]
     edges = (ranges.start[rows], ranges.end[rows][~ranges.open[rows]])
+    begin, end = facts.span[0], max(facts.span[1], facts.session_ns)
     last, call = max(calls, default=(begin, ""))
     last = min(end, max(last, *(int(edge.max(initial=begin)) for edge in edges)))
     node = int(nesting.innermost(np.array([stack]), np.array([last]))[0]) if len(rows) else NONE
@@ -134,6 +132,22 @@ def _at_the_end(attributed: AttributedCapture, member: Member) -> Recorded:
         call=call,
         since_ns=end - last,
     )
+
+
+def _main_stack(attributed: AttributedCapture, member: Member) -> int:
+    """Return the stack of the main thread of a process, else of that which calls CUDA most, else of most ranges."""
+    capture, attribution = attributed.capture, attributed.attribution
+    calls, ranges = capture.launches, capture.ranges
+    nesting = attribution.nesting
+    own = _is_own(ranges, member)[nesting.range]
+    stacks = attribution.stack[_is_own(calls, member)], nesting.stack[own]
+    threads = calls.thread[_is_own(calls, member)], ranges.thread[nesting.range][own]
+    for stack, thread in zip(stacks, threads, strict=True):
+        main = np.flatnonzero(thread & ID_BITS == member.pid)
+        if len(main):
+            return int(stack[main[0]])
+    some = next((stack for stack in stacks if len(stack)), np.array([NO_STACK]))
+    return int(np.bincount(some).argmax()) if some[0] != NO_STACK else NO_STACK
 
 
 def _is_own(table: Launches | Ranges, member: Member) -> Flags:

@@ -36,7 +36,6 @@ FEW_BATCHES = 2  # micro-batches per stage of a pipeline, as most use at least
 MANY_BATCHES = 4  # with which stages hardly wait for one another, as GPipe's authors measured it
 MIN_EXPOSED = 0.01  # of the run
 MIN_LATE = 0.02  # of the run, on the critical path
-MOST_BY_CHANCE = 0.5  # of the lateness of all ranks: one of two like ranks has half of it
 MIN_SLOWER = 1.08  # times the kernels of other GPUs, by name
 MOST_OTHER = 0.15  # of counts and ratios of kernels by name, by which parts of one work differ
 MIN_MORE = 1.08  # times the mean of the GPUs of a process
@@ -154,32 +153,28 @@ def stragglers(evidence: Evidence) -> Iterator[Finding]:
 def late_rank(evidence: Evidence) -> Finding | None:
     """Find the rank that the others wait for in collectives, and what it spends more time on than they do."""
     run = evidence.run
-    late = LateArrivals.of(run)
-    late = late.take(evidence.counted[late.activity])
-    gpu = evidence.devices.gpu[late.activity]
-    by_gpu = sums(gpu, late.late, len(evidence.devices.names))
-    if by_gpu.max(initial=0) <= max(MIN_LATE * run.span, MOST_BY_CHANCE * by_gpu.sum()):
-        return None
-    worst = int(by_gpu.argmax())
-    late = late.take(gpu == worst)
     found = Comparison.of(evidence.attributed, run)
-    rows = np.flatnonzero((found.rank == worst) & (found.more > 0))
+    rank, less_ns = found.least_waiting()
+    if rank == NONE or less_ns <= MIN_LATE * run.span:
+        return None
+    rows = np.flatnonzero((found.rank == rank) & (found.more > 0) & ~found.waits)
     rows = rows[order_by(-found.more[rows])]
     if not len(rows) or (found.cause[rows[0]] == CODE[WORKING] and any(stragglers(evidence))):
         return None
-    at = rule.activity_table(evidence, late.activity, late.late)
-    doing = [
-        _doing(found.causes, evidence.attributed.ops, *one)
+    names = evidence.attributed.ops
+    what = [
+        _doing(found.causes, names, *one)
         for one in zip(
-            *(c[rows].tolist() for c in (found.cause, found.op, found.callee)), strict=True
+            *(column[rows].tolist() for column in (found.cause, found.op, found.callee)),
+            strict=True,
         )
     ]
     node = found.longest_nodes(run)[rows]
     path, paths = evidence.paths
     more = Table(
         {
-            "what": texts(doing),
-            "op": texts([*evidence.attributed.ops, rule.NO_OP])[found.op[rows]],
+            "what": texts(what),
+            "op": texts([*names, rule.NO_OP])[found.op[rows]],
             "path": texts([*paths, ""])[lookup(path, node)],
             "total_ns": found.more[rows],
             "count": found.counts()[rows],
@@ -187,14 +182,23 @@ def late_rank(evidence: Evidence) -> Finding | None:
         }
     )
     figures = {
-        "rank": names_of_ranks(evidence.attributed)[worst],
-        "late_ns": int(late.late.sum()),
-        "waited_ns": int(late.waited.sum()),
+        "rank": names_of_ranks(evidence.attributed)[rank],
+        "less_ns": less_ns,
         "more_ns": int(found.more[rows[0]]),
-        "what": doing[0],
-        "at": at["path"][0] or at["activity"][0],
+        "what": what[0],
+        "at": _latest_at(evidence, rank),
     }
     return Finding(figures, more, change=found.as_others(int(rows[0])))
+
+
+def _latest_at(evidence: Evidence, rank: int) -> str:
+    """Return the path of ops, else the kernel, of the collectives that a rank comes latest to in all."""
+    late = LateArrivals.of(evidence.run)
+    late = late.take(
+        evidence.counted[late.activity] & (evidence.devices.gpu[late.activity] == rank)
+    )
+    table = rule.activity_table(evidence, late.activity, late.late)
+    return str(table["path"][0] or table["activity"][0]) if len(table) else "collectives"
 
 
 def _doing(causes: Causes, ops: Sequence[str], cause: int, op: int, callee: int) -> str:
@@ -392,8 +396,8 @@ RANK_RULES = (
     Check(
         name="late-rank",
         title="Ranks wait for a late one",
-        when=f"one rank has most of the time by which ranks come later to collectives than half of the others, and more than {MIN_LATE:.0%} of the run",
-        text="{rank} comes late to collectives, by {late_ns} in all, most of it at {at}; the others wait {waited_ns} for it."
+        when=f"one rank waits less than the others in collectives, by more than {MIN_LATE:.0%} of the run",
+        text="{rank} is late, most at {at}: the others wait {less_ns} longer in collectives than it does."
         " It spends {more_ns} more than they do in {what}",
         remedy="make that faster on this rank, or give it less to do; bridge report REPORT --by straggler compares the ranks",
         estimate="the run with no more of that on this rank than on the others",

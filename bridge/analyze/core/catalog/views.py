@@ -19,7 +19,8 @@ RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
 GEOMETRY = tuple(
     "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
 )
-OF_GRAPH = ("waits", "cuda_streams", "system_calls", "result")
+OF_GROUPS = ("json", "nccl_calls")  # what PyTorch and NCCL say of the groups of collectives
+OF_GRAPH = ("waits", "cuda_streams", "system_calls", "result", *OF_GROUPS)
 OF_CAUSES = (*OF_GRAPH, "overhead")
 SOURCE_DETAILS = ("call_chains", "chain")  # call stacks of API calls
 OS_COLUMNS = {  # of idle time, and what nsys must record for them
@@ -360,7 +361,7 @@ VIEWS: dict[str, View] = {
             COLUMNS["collective"],
             rows="run.concurrency.collectives:by_collective",
             sorted_by=("total_ns",),
-            details=("json", "nccl_calls"),
+            details=OF_GROUPS,
             on_gpu=True,
             nothing="no kernels of a communication library in the report",
             page="communication.md",
@@ -383,7 +384,7 @@ VIEWS: dict[str, View] = {
             COLUMNS["straggler"],
             rows="run.ranks.stragglers:by_straggler",
             sorted_by=("more_ns", "time_ns"),
-            details=(*OF_CAUSES, "context_switches", "json", "nccl_calls"),
+            details=(*OF_CAUSES, "context_switches"),
             recorded_by=OS_COLUMNS,
             on_gpu=True,
             nothing="no collective of several ranks on one clock in the selected part of the report",

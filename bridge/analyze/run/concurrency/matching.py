@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import counts, lowest
+from bridge.analyze.core.groups import counts, highest, lowest
 from bridge.analyze.run.concurrency.communication import CommunicationCalls
 from bridge.analyze.run.ranks.members import rank_of
 from bridge.importers.arrays import factorize
@@ -22,7 +22,7 @@ FROM_ROOT, TO_ROOT = ("Broadcast", "Scatter"), ("Reduce", "Gather")
 TRANSFERS = ("SendRecv", "Send", "Recv")
 PAIR = 2  # ranks of a transfer
 TRANSFER = re.compile(r"send (\d+)->(\d+)|recv (\d+)<-(\d+)")  # in PyTorch's names of ops
-Pair = tuple[Ints, Ints]
+SENDS, RECEIVES = 0, 1
 
 
 @record
@@ -53,18 +53,21 @@ class MatchedCalls:
 @once
 def _matched(attributed: AttributedCapture) -> MatchedCalls:
     calls, activities = CommunicationCalls.of(attributed), attributed.capture.activities
-    row, rank = calls.row, Devices.of_report(attributed).gpu[calls.row]
-    columns = (activities[c][row] for c in ("process", "context", "stream"))
+    row, gpu = calls.row, Devices.of_report(attributed).gpu[calls.row]
+    process = [activities[c][row] for c in ("report", "process")]
+    member, _ = number_groups(gpu, *process)
+    stream, _ = number_groups(member, *(activities[c][row] for c in ("context", "stream")))
+    transfers = Transfers.of(attributed, calls)
     number = match_collectives(
-        rank,
-        number_groups(*columns)[0],
+        member,
+        stream,
         activities.name.codes[row],
         start=activities.start[row],
-        group=_groups(attributed, calls),
+        group=_groups(calls, transfers, stream),
         identity=_identities(calls),
     )
-    awaited, waits = _sides(calls, rank, number)
-    return MatchedCalls(calls=calls, rank=rank, number=number, awaited=awaited, waits=waits)
+    awaited, waits = _sides(calls, transfers, member, number)
+    return MatchedCalls(calls=calls, rank=gpu, number=number, awaited=awaited, waits=waits)
 
 
 # -- What is one collective
@@ -91,14 +94,23 @@ def match_collectives(
     # Without a group, calls follow each other on their stream; those of one identity are mostly one per rank.
     home = np.where((group == NONE) & (identity == NONE), stream, NONE)
     order = order_by(rank, identity, group, home, start)
-    one, _ = number_groups(*(column[order] for column in (rank, identity, group, home)))
+    one, first = number_groups(*(column[order] for column in (rank, identity, group, home)))
     edges = run_edges(one)
+    size = np.diff(edges)
     position = np.empty(len(rank), np.int64)
-    position[order] = np.arange(len(order)) - np.repeat(edges[:-1], np.diff(edges))
-    unsaid = np.flatnonzero(identity[order[edges[:-1]]] == NONE).tolist()
+    position[order] = np.arange(len(order)) - np.repeat(edges[:-1], size)
+    heads = order[first]
+    unsaid = np.flatnonzero(identity[heads] == NONE).tolist()
     streams = [order[edges[n] : edges[n + 1]] for n in unsaid]
     same = _match_streams(rank, kind, start=start, group=group, streams=streams)
-    return number_groups(same, identity, position)[0]
+    # An identity that ranks have unlike often tells nothing: nobody knows which of its calls are together.
+    said, _ = number_groups(identity[heads], group[heads])
+    few, many = (f(said, size, int(said.max(initial=NONE)) + 1)[said] for f in (lowest, highest))
+    alone = np.empty(len(rank), np.int64)
+    alone[order] = np.repeat(
+        np.where((few < many) & (identity[heads] != NONE), rank[heads], NONE), size
+    )
+    return number_groups(same, identity, group, position, alone)[0]
 
 
 def _match_streams(
@@ -135,51 +147,81 @@ def transfer_times(number: Ints, time: Ints) -> Ints:
 # -- What calls say of their group
 
 
-def _groups(attributed: AttributedCapture, calls: CommunicationCalls) -> Ints:
-    """Return a code for the ranks that each call communicates with, NONE where nobody says it."""
+@record
+class Transfers:
+    """What is known of the two sides of sends and receives, a value per call; NONE for other calls and where unknown.
+
+    ``low`` and ``high`` are the ranks from and to which it goes; of what NCCL says the smaller one is ``low``.
+    ``side`` is `SENDS` or `RECEIVES`.
+    """
+
+    low: Ints
+    high: Ints
+    side: Ints
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture, calls: CommunicationCalls) -> Transfers:
+        """Return what the names of ops, details of PyTorch and NCCL say; what comes last of these counts."""
+        result = np.full((3, len(calls.row)), NONE)
+        for said in (_in_ops(calls), _in_details(attributed, calls), _in_messages(calls)):
+            known = np.isin(calls.collective, TRANSFERS) & (said[0] != NONE) & (said[1] != NONE)
+            result[:, known] = said[:, known]
+        return cls(*result)
+
+
+def _in_ops(calls: CommunicationCalls) -> Ints:
+    """Return ranks and side in names such as ``nccl:send 0->1`` and ``nccl:recv 1<-0``; ranks count in their group."""
+    code, ops = factorize(calls.op)
+    columns: Ints = np.array([_in_op(op) for op in ops], np.int64).reshape(-1, 3)[code].T
+    return columns
+
+
+def _in_op(op: str) -> tuple[int, int, int]:
+    match = TRANSFER.search(op)
+    if match is None:
+        return NONE, NONE, NONE
+    source, target, receiver, sender = match.groups()
+    if source is not None:
+        return int(source), int(target), SENDS
+    return int(sender), int(receiver), RECEIVES
+
+
+def _in_details(attributed: AttributedCapture, calls: CommunicationCalls) -> Ints:
+    """Return ranks and side by the rank of the other side, which PyTorch's profiler records; ranks are of the run."""
+    capture = attributed.capture
+    ranks = [rank_of(capture, n) for n in range(len(capture.facts))]
+    own = np.array([NONE if rank is None else rank for rank in ranks], np.int64)
+    own = own[capture.activities.report[calls.row]]
+    pairs = [(one.source, one.target) for one in calls.details.details]
+    source, target = np.array(pairs, np.int64).reshape(-1, PAIR)[calls.details.code].T
+    sends, receives = target != NONE, source != NONE
+    side = np.where(sends, SENDS, np.where(receives, RECEIVES, NONE))
+    return np.stack((np.where(sends, own, source), np.where(sends, target, own), side))
+
+
+def _in_messages(calls: CommunicationCalls) -> Ints:
+    """Return the ranks that NCCL's payloads name, in their communicator."""
+    rank, peer = calls.messages.rank, calls.messages.peer
+    known = (rank != NONE) & (peer != NONE)
+    pair = np.stack((np.minimum(rank, peer), np.maximum(rank, peer), np.full(len(rank), NONE)))
+    return np.where(known, pair, NONE)
+
+
+def _groups(calls: CommunicationCalls, transfers: Transfers, stream: Ints) -> Ints:
+    """Return a code for the ranks that each call communicates with, NONE where nobody says it.
+
+    A call of which nobody says it has the group of all others on its stream, if they have one alone.
+    """
     details = calls.details
     named = factorize(np.array([one.group for one in details.details], object))[0][details.code]
     is_named = np.array([bool(one.group) for one in details.details], bool)[details.code]
     named = np.where(is_named, named, NONE)
     communicator = calls.messages.communicator
-    low, high = _pairs(attributed, calls)
-    is_known = (communicator != NONE) | is_named | (low != NONE)
-    group, _ = number_groups(communicator, named, low, high)
-    return np.where(is_known, group, NONE)
-
-
-def _pairs(attributed: AttributedCapture, calls: CommunicationCalls) -> Pair:
-    """Return the ranks from and to which transfers go, NONE for other calls and where nobody says it.
-
-    Of what NCCL says the direction is not known; the smaller rank comes first then.
-    """
-    messages, is_transfer = calls.messages, np.isin(calls.collective, TRANSFERS)
-    both = np.minimum(messages.rank, messages.peer), np.maximum(messages.rank, messages.peer)
-    is_said = is_transfer & (both[0] != NONE)
-    pair = [np.where(is_said, column, NONE) for column in both]
-    ranks = [rank_of(attributed.capture, n) for n in range(len(attributed.capture.facts))]
-    own = np.array([NONE if rank is None else rank for rank in ranks], np.int64)
-    own = own[attributed.capture.activities.report[calls.row]]
-    said = [(one.source, one.target) for one in calls.details.details]
-    of_details = np.array(said, np.int64).reshape(-1, PAIR)[calls.details.code].T
-    code, ops = factorize(calls.op)
-    of_op = np.array([_pair_in(op) for op in ops], np.int64).reshape(-1, PAIR)[code].T
-    is_one = (of_details != NONE).any(axis=0) & (own != NONE)
-    for known, two in (
-        (is_one, np.where(of_details == NONE, own, of_details)),
-        (of_op[0] != NONE, of_op),
-    ):
-        pair = [np.where(is_transfer & known, new, old) for new, old in zip(two, pair, strict=True)]
-    return pair[0], pair[1]
-
-
-def _pair_in(op: str) -> tuple[int, int]:
-    """Return the ranks in the name of a transfer, such as ``nccl:send 0->1`` and ``nccl:recv 1<-0``."""
-    match = TRANSFER.search(op)
-    if match is None:
-        return NONE, NONE
-    source, target, receiver, sender = match.groups()
-    return (int(source), int(target)) if source is not None else (int(sender), int(receiver))
+    is_known = (communicator != NONE) | is_named | (transfers.low != NONE)
+    group, _ = number_groups(communicator, named, transfers.low, transfers.high)
+    size = int(stream.max(initial=NONE)) + 1
+    low, high = (f(stream[is_known], group[is_known], size)[stream] for f in (lowest, highest))
+    return np.where(is_known, group, np.where(low == high, low, NONE))
 
 
 def _identities(calls: CommunicationCalls) -> Ints:
@@ -196,14 +238,16 @@ def _identities(calls: CommunicationCalls) -> Ints:
 # -- Who waits for whom
 
 
-def _sides(calls: CommunicationCalls, rank: Ints, number: Ints) -> tuple[Flags, Flags]:
+def _sides(
+    calls: CommunicationCalls, transfers: Transfers, rank: Ints, number: Ints
+) -> tuple[Flags, Flags]:
     """Return which calls the others of their collective wait for, and which wait, if all ran at one time."""
     collective, messages = calls.collective, calls.messages
     size = int(number.max(initial=NONE)) + 1
     _, members = number_groups(number, rank)
     ranks = counts(number[members], size)[number]
     joint = np.isin(collective, JOINT)
-    joint |= np.isin(collective, TRANSFERS) & (ranks == PAIR)
+    joint |= np.isin(collective, TRANSFERS) & (ranks == PAIR) & _fit(calls, transfers, rank, number)
     is_root = messages.rank == messages.root
     is_rooted = (messages.root != NONE) & (messages.rank != NONE)
     from_root, to_root = (is_rooted & np.isin(collective, names) for names in (FROM_ROOT, TO_ROOT))
@@ -211,3 +255,16 @@ def _sides(calls: CommunicationCalls, rank: Ints, number: Ints) -> tuple[Flags, 
     waits = joint | (from_root & ~is_root) | (to_root & is_root)
     several = ranks > 1
     return awaited & several, waits & several
+
+
+def _fit(calls: CommunicationCalls, transfers: Transfers, rank: Ints, number: Ints) -> Flags:
+    """Return whether calls of two ranks are two sides: one sends to the other, or there are no other ranks."""
+    size = int(number.max(initial=NONE)) + 1
+    low, high = (f(number, transfers.side, size)[number] for f in (lowest, highest))
+    one_each = (low == SENDS) & (high == RECEIVES)
+    said = np.array([one.ranks for one in calls.details.details], np.int64)[calls.details.code]
+    of_group = np.where(calls.messages.ranks > 0, calls.messages.ranks, said)
+    of_group = np.where(of_group > 0, of_group, len(np.unique(rank)))
+    undirected = (high == NONE) & ((transfers.low != NONE) | (of_group == PAIR))
+    result: Flags = one_each | undirected
+    return result

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from bridge.analyze.core.devices import Devices
-from bridge.analyze.core.groups import counts, sums, texts
+from bridge.analyze.core.groups import counts, lowest, sums, texts
 from bridge.analyze.core.table import Table
 from bridge.analyze.run.account import RunClocks
 from bridge.analyze.run.causes.gaps import Gaps
@@ -15,7 +15,7 @@ from bridge.analyze.run.causes.operating_system import HostTimes
 from bridge.analyze.run.critical.device import Met
 from bridge.analyze.run.critical.retiming import Change
 from bridge.analyze.run.critical.run import Run
-from bridge.analyze.run.idle.causes import WORDS, Causes, causes_of
+from bridge.analyze.run.idle.causes import CODE, LATE_RANK, WORDS, Causes, causes_of
 from bridge.analyze.run.ranks.members import Ranks
 from bridge.importers.arrays import lookup, scatter
 from bridge.importers.records import record
@@ -67,6 +67,7 @@ class Comparison:
     """What ranks spend time on, one row per rank, cause, op and call; see `by_straggler` for the times.
 
     ``rank`` is a GPU. ``row`` are the rows of ``causes`` by their rank and what they are, NONE for what a rank has not.
+    ``less`` is by how many ns each of the ``ranks`` waits less for later ranks than the others.
     """
 
     causes: Causes
@@ -77,11 +78,25 @@ class Comparison:
     time: Ints
     others: Ints
     row: Ints
+    ranks: Ints
+    less: Ints
 
     @property
     def more(self) -> Ints:
         """How much more time a rank spends than the others."""
         return self.time - self.others
+
+    @property
+    def waits(self) -> Flags:
+        """Which rows are waits for later ranks."""
+        result: Flags = self.cause == CODE[LATE_RANK]
+        return result
+
+    def least_waiting(self) -> tuple[int, int]:
+        """Return the rank that waits least beside the others that it meets, and by how many ns; NONE without any."""
+        if not len(self.less):
+            return NONE, 0
+        return int(self.ranks[self.less.argmax()]), int(self.less.max())
 
     @classmethod
     def of(cls, attributed: AttributedCapture, run: Run) -> Comparison:
@@ -93,7 +108,13 @@ class Comparison:
         row = np.full((len(ranks), len(first)), NONE)
         row[of_gap[causes.gap], what] = np.arange(len(what))
         time = lookup(causes.length, row, 0)
-        others = _middle_of_others(time)
+        waited = time[:, causes.cause[first] == CODE[LATE_RANK]].sum(axis=1, keepdims=True)
+        all_times = np.hstack((time, waited))
+        others = np.zeros_like(all_times)
+        team = _teams(run)[ranks]
+        for one in np.unique(team).tolist():  # one iteration per team
+            others[team == one] = _middle_of_others(all_times[team == one])
+        less, others = (others - all_times)[:, -1], others[:, :-1]
         rank, what = np.nonzero((time != 0) | (others != 0))
         cause, op, callee = (column[first[what]] for column in keys)
         return cls(
@@ -105,6 +126,8 @@ class Comparison:
             time=time[rank, what],
             others=others[rank, what],
             row=row[rank, what],
+            ranks=ranks,
+            less=less,
         )
 
     def counts(self) -> Ints:
@@ -141,10 +164,11 @@ class Comparison:
 def by_straggler(attributed: AttributedCapture) -> Table:
     """Return one row per rank, cause, op and call: how long a rank took for it, and how much longer than others.
 
-    ``time_ns`` is that on the path of the rank alone, from the begin of the run to its last collective: what it
-    waited for at each instant, its own work, and in collectives the ranks that came later. The rows of a rank add up to
-    that time. ``others_ns`` is the lower median of the other ranks, ``more_ns`` the difference, which is negative for
-    what the rank has less of. No rows where no ranks met on one clock.
+    ``time_ns`` is that on the path of the rank alone, from the begin of the run or of its selection to its last
+    collective: what it waited for at each instant, its own work, and in collectives the ranks that came later. The rows
+    of a rank add up to that time. ``others_ns`` is the lower median of the other ranks that meet it in collectives, or
+    meet those that do; ``more_ns`` is the difference, which is negative for what the rank has less of. No rows where no
+    ranks met on one clock.
     """
     found = Comparison.of(attributed, Run.of_any(attributed.unselected or attributed))
     causes = found.causes
@@ -180,6 +204,23 @@ def names_of_ranks(attributed: AttributedCapture) -> list[str]:
     return result
 
 
+def _teams(run: Run) -> Ints:
+    """Return a number per GPU, the same for those that meet in collectives, also by way of others."""
+    met, gpu = Met.of(run.work), run.gpu_of_place
+    collective = np.concatenate((met.of_awaited, met.of_waiting))
+    member = gpu[np.concatenate((met.awaited, met.waiting))]
+    team = np.arange(int(gpu.max(initial=NONE)) + 1)
+    size = int(collective.max(initial=NONE)) + 1
+    while True:  # each round reaches those that are one meeting further
+        of_collective = lowest(collective, team[member], size)
+        joined = np.minimum(
+            team, lowest(member, of_collective[collective], len(team), empty=len(team))
+        )
+        if np.array_equal(joined, team):
+            return team
+        team = joined
+
+
 def _middle_of_others(time: Ints) -> Ints:
     """Return for each rank, a row, the lower median of the other rows of each column; 0 of one rank alone."""
     size = len(time)
@@ -204,9 +245,14 @@ def _causes_alone(attributed: AttributedCapture, run: Run) -> Causes:
     rows = rows[order_by(devices.gpu[rows], start[rows])]
     last = rows[run_edges(devices.gpu[rows])[1:] - 1]
     gpu, clocks = devices.gpu[last], RunClocks.of(attributed)
-    begin = [clocks.part_of(devices.report[one]).start for one in gpu.tolist()]
+    begin = np.array([clocks.part_of(devices.report[one]).start for one in gpu.tolist()], np.int64)
+    if (
+        attributed.selection is not None and attributed.selection.is_window
+    ):  # each report has a window of its own
+        report = np.array([devices.report[one] for one in gpu.tolist()], np.int64)
+        begin = np.maximum(begin, attributed.selection.start[report])
     gaps = Gaps(
-        start=np.array(begin, np.int64),
+        start=begin,
         end=start[last],
         device=gpu,
         ended_by=last.astype(np.int32),

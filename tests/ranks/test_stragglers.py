@@ -463,7 +463,10 @@ def test_a_call_whose_op_was_not_recorded_is_of_the_group_of_its_stream(tmp_path
 
 
 def test_the_late_rank_is_not_one_that_waited_for_it_before(tmp_path):
-    """Groups of two wait for each other, then all four: rank 0 comes last to these, as it waited for rank 1."""
+    """Groups of two wait for each other, then all four: rank 0 comes last to these, as it waited for rank 1.
+
+    In the first step it is late itself.
+    """
     now, events, number = dict.fromkeys(range(4), 100), [[] for _ in range(4)], itertools.count(1)
 
     def reduce(name, ranks, begin):
@@ -491,10 +494,10 @@ def test_the_late_rank_is_not_one_that_waited_for_it_before(tmp_path):
             events[rank].append(wait)
         return end
 
-    for _ in range(20):
+    for step in range(21):
         begin = {}
         for rank in range(4):
-            length = 1_100 if rank == 1 else 100
+            length = 1_100 if rank == min(step, 1) else 100
             events[rank].append(kineto.op("work", now[rank], length))
             begin[rank] = now[rank] + length
         for pair in ([0, 1], [2, 3]):

@@ -100,12 +100,19 @@ def within(report: Report, budget: Mapping[str, Any] | Budget) -> list[Verdict]:
     return limits.judged(report.totals, ops)
 
 
-def diff(before: ReportOrPath, after: ReportOrPath, by: str = "op", **options: Any) -> Diff:
+def diff(
+    before: ReportOrPath,
+    after: ReportOrPath,
+    by: str = "op",
+    *,
+    kernel_names: str = "readable",
+    noise: float = NOISE,
+) -> Diff:
     """Compare two reports: files, or results of `bridge.load`.
 
-    ``by`` is the kind of rows: "op", "op-kernel" or dimensions with commas; ``options`` are the
-    fields ``kernel_names`` and ``noise`` of `Diff`. Raises `bridge.importers.ReportError`, and ValueError
+    ``by`` is the kind of rows: "op", "op-kernel" or dimensions with commas; ``kernel_names`` and ``noise`` are
+    fields of `Diff`. Raises `bridge.importers.ReportError`, and ValueError
     at first use if the reports cannot be compared.
     """
     report, other = (side if isinstance(side, Report) else load(side) for side in (before, after))
-    return Diff(report, other, by, **options)
+    return Diff(report, other, by, kernel_names, noise)

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from bridge.annotate.wrap import op_name_of
 from bridge.bench import cache as results_cache
 from bridge.bench.devices import Call, Device, Label, find_device
 from bridge.bench.devices.base import UNKNOWN, BenchError
-from bridge.bench.result import MAX_CALLS, Group, Ints, Options, Result
+from bridge.bench.result import MAX_CALLS, Group, Ints, OptionFields, Options, Result
 from bridge.knowledge import formulas
 
 # -- Subjects: functions with their inputs
@@ -202,7 +202,7 @@ def op(  # noqa: PLR0913 - keyword arguments
     flops: str | int | None = "auto",
     cache: bool = True,
     kwargs: dict[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[OptionFields],
 ) -> Result:
     """Time a call, ``fn(*inputs, **kwargs)``.
 
@@ -232,7 +232,7 @@ def group(
     *,
     device: Any = None,
     cache: bool = True,
-    **options: Any,
+    **options: Unpack[OptionFields],
 ) -> Group:
     """Time several calls that run concurrently.
 

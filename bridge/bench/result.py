@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
 
 MAX_CALLS = 10_000_000  # calls in a run
+
+
+class OptionFields(TypedDict, total=False):
+    """The fields of `Options` as keywords."""
+
+    warmup: int
+    runs: int
+    repeat: int
+    number: int | None
+    cold: bool
+    graph: bool
+    backward: bool
 
 
 @dataclass(frozen=True)

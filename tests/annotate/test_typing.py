@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,6 +65,28 @@ nvtx_op(3)
 nvtx_op("x", color=1.5)
 """
 
+USES = """
+import bridge
+import bridge.bench
+
+report = bridge.load("report.sqlite", steps="step")
+reveal_type(report.by("op", inclusive=True))
+reveal_type(bridge.diff(report, "other.sqlite", "op", noise=0.1))
+reveal_type(bridge.bench.op(print, 1, runs=3))
+reveal_type(bridge.bench.group([print], runs=3))
+with bridge.profile(level=2) as session:
+    reveal_type(session.by("op", inclusive=True))
+
+bridge.load("report.sqlite", step="step")
+report.by("op", inclusiv=True)
+report.export_trace("t.json", compact=True)
+bridge.diff(report, report, noises=0.1)
+bridge.bench.op(print, run=3)
+bridge.bench.group([print], run=3)
+bridge.profile(levels=2)
+session.by("op", inclusiv=True)
+"""
+
 REVEALED = [
     "def (x: int, *, y: str =) -> float",
     "Iterator[int]",
@@ -78,36 +101,49 @@ REVEALED = [
 ]
 
 
-def test_mypy_sees_the_signatures(tmp_path: Path) -> None:
+@pytest.fixture
+def checked(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Give the lines that mypy prints of a program, checked as the project itself is."""
     if find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        # As the project itself is checked, and with what mypy knows of it from there.
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--config-file",
-            ROOT / "pyproject.toml",
-            "--cache-dir",
-            ROOT / ".mypy_cache",
-            "program.py",
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "MYPYPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    revealed = [line.split('"')[1] for line in lines if "Revealed type" in line]
-    assert [kind.split(".")[-1] if "def" not in kind else kind for kind in revealed] == REVEALED, (
-        lines
-    )
+
+    def check(program: str) -> list[str]:
+        (tmp_path / "program.py").write_text(program)
+        words = ["--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache"]
+        done = subprocess.run(
+            [sys.executable, "-m", "mypy", *words, "program.py"],
+            cwd=tmp_path,
+            env={**os.environ, "MYPYPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout.splitlines()
+
+    return check
+
+
+def revealed(lines: list[str]) -> list[str]:
+    kinds = [line.split('"')[1] for line in lines if "Revealed type" in line]
+    return [kind.split(".")[-1] if "def" not in kind else kind for kind in kinds]
+
+
+def test_mypy_sees_the_signatures(checked) -> None:
+    lines = checked(PROGRAM)
+    assert revealed(lines) == REVEALED, lines
     errors = [line for line in lines if ": error:" in line]
     assert len(errors) == 4, errors
     assert "[arg-type]" in errors[0]
     assert "[arg-type]" in errors[1]
     assert "[call-overload]" in errors[2]
     assert "[call-overload]" in errors[3]
+
+
+def test_unknown_keywords_are_refused(checked) -> None:
+    """Each line behind the blank one has a keyword that is written wrong."""
+    lines = checked(USES)
+    assert revealed(lines) == ["DataFrame", "Diff", "Result", "Group", "DataFrame"], lines
+    wrong = USES.rstrip().splitlines()
+    begin = max(n for n, line in enumerate(wrong) if not line) + 2
+    errors = {int(line.split(":")[1]) for line in lines if ": error:" in line}
+    assert errors == set(range(begin, len(wrong) + 1)), lines

@@ -15,7 +15,7 @@ from functools import wraps
 from importlib import import_module
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from bridge.annotate import stack
 from bridge.annotate.emit import state
@@ -29,6 +29,7 @@ from bridge.capture.session.transitions import Machine, SessionRunsError, call_a
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from bridge.analyze.tables.request import TableOptions
     from bridge.report import Report
 
 
@@ -219,7 +220,7 @@ class Session:
         """
         return self._recording.report()
 
-    def by(self, view: str, **options: Any) -> DataFrame:
+    def by(self, view: str, **options: Unpack[TableOptions]) -> DataFrame:
         """Return a table of the last recording, as `Report.by` does."""
         return self.report.by(view, **options)
 

@@ -54,7 +54,8 @@ NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SEPARATORS = re.compile(r"""[\s,;|&?"'\\{}\[\]()<>]+""")
 PAIR = re.compile(r"[\w.-]+=(.+)")
 MIN_TOKEN = 8  # characters, of a part of a URL
-URL = re.compile(r"[A-Za-z][\w+.-]*://(?:([^/\s@]*)@)?([^/\s?#]*)([^\s]*)")
+# One character of the scheme is enough: to look for its begin takes as long as the text before, at each letter.
+URL = re.compile(r"(?<=[\w+.-])://(?:([^/\s@]*)@)?([^/\s?#]*)([^\s]*)")
 HOME = re.compile(r"(?:/(?:home\d*|homes|Users)/|[A-Za-z]:\\Users\\)([^/\\:\"'\s]+)")
 IPV4 = re.compile(r"\d+(?:\.\d+){3}")
 NODE_RANGE = re.compile(r"([\w.-]*)\[([\d,-]+)\]([\w.-]*)")

@@ -210,6 +210,26 @@ def with_range(path: Path, text: bytes) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "part", ["a", "a.b", "a-", "aA0", "_Za", "://a", "x@", "1.", "/a", "password="]
+)
+def test_long_texts_cost_as_much_as_they_are_long(part: str) -> None:
+    """Ten seconds are many times what this takes, and a fraction of what it took letter by letter."""
+    text, begun = part * (400_000 // len(part)), time.process_time()
+    secrets = Secrets()
+    secrets.learn_environment(f"API_TOKEN={text}\0USER=someone")
+    secrets.clean([text])
+    secrets.suspicious(text)
+    assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize("scheme", ["https", "git+ssh", "1https", "a.b-c"])
+def test_a_login_in_a_url_goes_whatever_its_scheme(scheme: str) -> None:
+    [cleaned] = Secrets().clean([f"at {scheme}://me:hunter2hunter@host/x"])
+    assert "hunter2" not in cleaned
+    assert cleaned.startswith(f"at {scheme}://")
+
+
 def test_the_command_ends_with_what_was_replaced_and_what_is_suspicious(tmp_path: Path) -> None:
     source = with_range(
         tmp_path / "r.sqlite", b"x7Qm9LkVz2TnRb4WcYs8 by alice@example.org /tmp/a/t.py"

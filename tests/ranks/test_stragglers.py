@@ -30,6 +30,8 @@ from bridge.analyze.run.critical.run import Run
 from bridge.analyze.run.ranks.stragglers import LateArrivals, _middle_of_others
 from bridge.importers import frames
 from bridge.report import Report
+from ranks.run import Rank
+from ranks.run import run as made_run
 
 NUMBERS = st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=6)
 
@@ -401,6 +403,37 @@ def test_ranks_that_did_not_run_at_one_time_did_not_wait(tmp_path):
 
     ranks = Told({1: (77, 2, 0), 2: (77, 2, 1)})
     assert ranks.turns(call).met(tmp_path / "r.sqlite") == ([0, 0], [0, 0])
+
+
+def test_the_middle_of_the_others_leaves_the_late_rank_out(tmp_path):
+    """Of three ranks that come at 0, 400 and 1 000 ns: half of the others, the earlier half, is the first."""
+
+    def call(pid, communicator, _size, _rank):
+        ranks.now += {1: 0, 2: 300, 3: 800}[pid]  # with 100 per process
+        told = blob("ncclAllReduce", communicator, 4_096, 0)
+        ranks.function("ncclAllReduce", told, ALL_REDUCE, pid=pid, time=100_000)
+
+    ranks = Told({pid: (77, 3, pid - 1) for pid in (1, 2, 3)})
+    late = LateArrivals.of(
+        Run.of(bridge.load(ranks.turns(call).report(tmp_path / "r.sqlite")).attributed)
+    )
+    assert (late.late.tolist(), late.waited.tolist()) == ([1_000] * 5, [1_600] * 5)
+
+
+@pytest.mark.slow
+def test_a_window_is_of_each_report_as_its_clock_has_it(tmp_path):
+    """The session of one rank begins 5 ms later, which changes no time of a window."""
+    totals = []
+    for zero in (0, 5_000_000):
+        ranks = [Rank(0, pid=100), Rank(1, pid=101, zero=zero, slower=300_000, gpu=1)]
+        paths, _ = made_run(tmp_path / str(zero), ranks)
+        words = ("--from", "30ms", "--to", "60ms", "--format", "json")
+        total: dict[str, int] = defaultdict(int)
+        for row in json.loads(done("report", "--by", "straggler", *words, *paths))["rows"]:
+            total[row["rank"]] += row["time_ns"]
+        totals.append(total)
+    assert totals[0] == totals[1]
+    assert all(20_000_000 < ns < 30_000_000 for ns in totals[0].values())
 
 
 def test_what_needs_the_graph_reads_what_tells_groups():

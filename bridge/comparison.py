@@ -115,4 +115,4 @@ def diff(
     at first use if the reports cannot be compared.
     """
     report, other = (side if isinstance(side, Report) else load(side) for side in (before, after))
-    return Diff(report, other, by, kernel_names, noise)
+    return Diff(report, other, by, kernel_names=kernel_names, noise=noise)

@@ -23,6 +23,7 @@ from bridge.analyze.run import interventions
 from bridge.analyze.run.causes.host_timeline import Cover
 from bridge.analyze.run.concurrency.collectives import by_collective
 from bridge.analyze.run.concurrency.overlap import exposed_times
+from bridge.analyze.run.critical.device import Met
 from bridge.analyze.run.critical.graph import NEVER
 from bridge.analyze.run.critical.retiming import Change, Draft
 from bridge.analyze.run.critical.work import MAX_LATENCY_NS
@@ -153,6 +154,8 @@ def stragglers(evidence: Evidence) -> Iterator[Finding]:
 def late_rank(evidence: Evidence) -> Finding | None:
     """Find the rank that the others wait for in collectives, and what it spends more time on than they do."""
     run = evidence.run
+    if not len(Met.of(run.work).waiting):  # else a graph of each rank alone is made in vain
+        return None
     found = Comparison.of(evidence.attributed, run)
     rank, less_ns = found.least_waiting()
     if rank == NONE or less_ns <= MIN_LATE * run.span:
